@@ -142,9 +142,7 @@ def selection_rates(
     found, true = _components("estimate", estimate), _components("truth", truth)
     sizes, true_sizes = [len(factor) for factor in found], [len(factor) for factor in true]
     if sizes != true_sizes:
-        raise ValueError(
-            f"estimate and truth must have modes of the same sizes, got {sizes} and {true_sizes}."
-        )
+        raise ValueError(f"estimate and truth must have modes of the same sizes, got {sizes} and {true_sizes}.")
 
     cosines = [np.abs(_unit(t).T @ _unit(f)) for t, f in zip(true, found, strict=True)]
     rows, columns = linear_sum_assignment(np.prod(cosines, axis=0), maximize=True)
@@ -240,11 +238,7 @@ def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = Non
     0.990
     """
     target, prediction = _responses(Y, Y_pred)
-    middle = (
-        target.mean(axis=0)
-        if center is None
-        else np.broadcast_to(_finite("center", center), target.shape[1:])
-    )
+    middle = target.mean(axis=0) if center is None else np.broadcast_to(_finite("center", center), target.shape[1:])
     sse, sst = np.sum((target - prediction) ** 2), np.sum((target - middle) ** 2)
     if sst == 0:
         return float(sse == 0)
@@ -253,9 +247,7 @@ def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = Non
 
 def _check_tolerance(tol: float) -> None:
     if not 0 <= tol < 1:
-        raise ValueError(
-            f"tol is relative to the largest entry and must be at least 0 and below 1, got {tol!r}."
-        )
+        raise ValueError(f"tol is relative to the largest entry and must be at least 0 and below 1, got {tol!r}.")
 
 
 def _finite(name: str, values: ArrayLike) -> FloatArray:
@@ -265,9 +257,7 @@ def _finite(name: str, values: ArrayLike) -> FloatArray:
     return array
 
 
-def _pair(
-    name: str, values: ArrayLike, other_name: str, other_values: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
+def _pair(name: str, values: ArrayLike, other_name: str, other_values: ArrayLike) -> tuple[FloatArray, FloatArray]:
     array, other = _finite(name, values), _finite(other_name, other_values)
     if array.shape != other.shape:
         raise ValueError(f"{name} and {other_name} must have one shape, got {array.shape} and {other.shape}.")
@@ -287,18 +277,14 @@ def _components(name: str, cp: "CPTensor | Sequence[Any]") -> list[FloatArray]:
     matrices = [_finite(f"{name}, mode {k},", factor) for k, factor in enumerate(factors)]
     shapes = [matrix.shape for matrix in matrices]
     if not shapes or any(len(shape) != 2 or shape[1] != shapes[0][-1] for shape in shapes):
-        raise ValueError(
-            f"{name} must hold factor matrices of shape (d_k, rank) with one rank, got shapes {shapes}."
-        )
+        raise ValueError(f"{name} must hold factor matrices of shape (d_k, rank) with one rank, got shapes {shapes}.")
     scales = np.array([np.abs(matrix).max(axis=0, initial=0.0) for matrix in matrices])
     rank = shapes[0][1]
     alive: BoolArray = np.all(scales > 0, axis=0)
     if weights is not None:
         weights = _finite(f"{name}, weights,", weights)
         if weights.shape != (rank,):
-            raise ValueError(
-                f"{name} must have one weight for each component, got {weights.shape}, not {(rank,)}."
-            )
+            raise ValueError(f"{name} must have one weight for each component, got {weights.shape}, not {(rank,)}.")
         alive &= weights != 0
     return [matrix[:, alive] / scale[alive] for matrix, scale in zip(matrices, scales, strict=True)]
 

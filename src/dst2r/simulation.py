@@ -184,9 +184,7 @@ def _generator(random_state: RandomStateLike) -> np.random.Generator:
         # Drawing the seed advances the state: a second call gives other data, as in scikit-learn.
         return np.random.default_rng(random_state.randint(2**31, size=4))
     if random_state is not None and not isinstance(random_state, np.random.Generator):
-        _check_integer(
-            "random_state", random_state, "a seed (an integer of at least 0), Generator or None", 0
-        )
+        _check_integer("random_state", random_state, "a seed (an integer of at least 0), Generator or None", 0)
     return np.random.default_rng(random_state)
 
 
@@ -194,9 +192,7 @@ def _shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     try:
         shape = tuple(sizes)
     except TypeError:
-        raise ValueError(
-            f"{name} must be a tuple of mode sizes, got {sizes!r}; one mode is (size,)."
-        ) from None
+        raise ValueError(f"{name} must be a tuple of mode sizes, got {sizes!r}; one mode is (size,).") from None
     for size in shape:
         _check_integer(f"each size in {name}", size)
     return shape

@@ -1,0 +1,323 @@
+"""Correct all components together: damped Gauss-Newton on all factor entries (docs/maths.md, section 4).
+
+Block coordinate descent over modes, the textbook alternative, needs many sweeps where components overlap and can
+stall ("swamps"); Gauss-Newton sees how modes and components trade off and needs a handful of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
+
+from dst2r._kernels import lasso_quadratic
+from dst2r.cp import Array, CPCoefficient, contract_all_but_one
+from dst2r.search import SearchPath, search
+from dst2r.statistics.base import Statistics
+
+STAGE_TOL, STAGE_STEPS = 1e-2, 10  # between components only the residual matters, not its last digit
+NESTED_TOL = 1e-3  # models that cross-validation compares
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalModel:
+    """Loss of a coefficient with its gradient and Gauss-Newton matrix in all factor entries (eqs. 9-11).
+
+    Attributes
+    ----------
+    coef : CPCoefficient
+        Balanced: all modes of a component have one norm.
+    loss : float
+    gradient : ndarray of shape (N,)
+        Laid out as ``coef.ravel()``.
+    hessian : ndarray of shape (N, N)
+        Positive semidefinite; curved, too, along exchanges of scale between modes, which leave the loss alone.
+    """
+
+    coef: CPCoefficient
+    loss: float
+    gradient: Array
+    hessian: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Correction:
+    """Where a correction ended: the model there, the steps taken and whether it is certified stationary."""
+
+    model: LocalModel
+    n_iter: int
+    converged: bool
+
+    @property
+    def coef(self) -> CPCoefficient:
+        """The corrected coefficient."""
+        return self.model.coef
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How components are found and corrected.
+
+    Attributes
+    ----------
+    correction : {"full", "final", "none"}
+        Correct all components after each new one, once at the end, or never (the paper).
+    step_size : float or "auto"
+        Of the search.
+    tol : float
+        Relative accuracy of search and correction.
+    max_iter : int
+        Most correction steps at a time.
+    """
+
+    correction: str = "full"
+    step_size: float | str = "auto"
+    tol: float = 1e-5
+    max_iter: int = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """Models of rank 1, 2, ... from one run, and every component's search path."""
+
+    fits: list[Correction]
+    paths: list[SearchPath]
+
+
+def grow(
+    stats: Statistics,
+    rank: int,
+    recipe: Recipe,
+    *,
+    pick: Callable[[SearchPath], int] | None = None,
+    relax: bool = False,
+    nested: bool = False,
+    on_component: Callable[[int, Correction], None] | None = None,
+) -> Growth:
+    """Add components one by one: search the residual, take a point of the path, correct.
+
+    Parameters
+    ----------
+    stats : Statistics
+    rank : int
+        Fewer components come back when the residual is exhausted.
+    recipe : Recipe
+    pick : callable, optional
+        Chooses the point of a search path; the components are then corrected at that point's penalty. Without it
+        the end of the path is taken and corrected without penalty.
+    relax : bool
+        With ``correction="none"``: refit each component without penalty on its support before the next search.
+    nested : bool
+        Whether the models of lower rank are wanted, too, or are only steps on the way.
+    on_component : callable, optional
+        Told the number of components and the fit after each one.
+    """
+    growth = Growth([], [])
+    coef, l1 = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf
+    for r in range(1, rank + 1):
+        residual = stats.residual(coef) if r > 1 else stats
+        path = search(residual, step_size=recipe.step_size, tol=recipe.tol)  # type: ignore[arg-type]
+        if len(path) == 0:
+            break
+        point = len(path) - 1 if pick is None else pick(path)
+        part = path.coefficient(point)
+        l1 = 0.0 if pick is None else min(l1, max(float(path.l1[point]), 0.0))
+        if recipe.correction == "none" and relax:
+            part = least_squares(
+                residual, part, support=part.ravel() != 0.0, tol=recipe.tol, max_iter=recipe.max_iter
+            ).coef
+        coef = coef.append(part)
+        last = r == rank
+        if recipe.correction == "none" or (recipe.correction == "final" and not (last or nested)):
+            fit = Correction(local_model(stats, coef), 0, True)
+        else:
+            tol = recipe.tol if last else (NESTED_TOL if nested else STAGE_TOL)
+            fit = penalised(stats, coef, l1, tol=tol, max_iter=recipe.max_iter if last else STAGE_STEPS)
+        if recipe.correction == "full":
+            coef = fit.coef.alive()
+        growth.fits.append(fit)
+        growth.paths.append(path)
+        if on_component is not None:
+            on_component(r, fit)
+    return growth
+
+
+def restart(
+    stats: Statistics, best: Correction, n_restarts: int, rng: np.random.Generator, recipe: Recipe
+) -> Correction:
+    """Correct from random coefficients, too, and keep the fit with the least loss."""
+    shapes = [f.shape for f in best.coef.factors]
+    for _ in range(n_restarts):
+        start = CPCoefficient(tuple(rng.normal(size=shape) for shape in shapes), best.coef.n_x_modes)
+        U, V = start.x_side(), start.y_side()
+        fit = float(np.sum((U.T @ stats.gram_dot(U)) * (V.T @ V)))
+        scale = float(np.sum(U * stats.cross_dot(V))) / fit if fit > 0 else 1.0  # the best multiple of the start
+        start = CPCoefficient((scale * start.factors[0], *start.factors[1:]), start.n_x_modes)
+        trial = least_squares(stats, start, tol=recipe.tol, max_iter=recipe.max_iter)
+        if trial.model.loss < best.model.loss:
+            best = trial
+    return best
+
+
+def local_model(stats: Statistics, coef: CPCoefficient) -> LocalModel:
+    """Expand the loss around a coefficient; the only thing that correction asks of the data."""
+    if coef.rank == 0:
+        return LocalModel(coef, 0.5 * stats.y_scale, np.zeros(0), np.zeros((0, 0)))
+    coef = coef.balanced()
+    R, V = coef.rank, coef.y_side()
+    x_gram, x_cross = stats.tangent(coef)  # T'GT and T'C, rows (mode, entry, component)
+    y_tangent = _response_tangent(coef)  # (N_y, Q)
+    n_x, n_y, first = x_gram.shape[0], y_tangent.shape[0], coef.factors[0]
+    head = first.size
+    # u_r = sum_i first[i, r] t_(1,i,r): contract the first mode's columns to reach u itself
+    x_gram_u = np.einsum("nir,ir->nr", x_gram[:, :head].reshape(n_x, -1, R), first)  # T'GU
+    u_gram_u = np.einsum("irs,ir->rs", x_gram_u[:head].reshape(-1, R, R), first)  # U'GU
+    u_cross = np.einsum("irq,ir->rq", x_cross[:head].reshape(-1, R, stats.n_y), first)  # U'C
+    v_v = V.T @ V
+    loss = 0.5 * (stats.y_scale + float(np.sum(u_gram_u * v_v))) - float(np.sum(u_cross * V.T))
+
+    x_part, y_part = np.arange(n_x) % R, np.arange(n_y) % R  # the component of every row
+    gradient = np.concatenate(
+        [
+            np.einsum("ns,ns->n", x_gram_u, v_v[x_part]) - np.einsum("nq,nq->n", x_cross, V.T[x_part]),
+            np.einsum("nq,nq->n", (u_gram_u @ V.T - u_cross)[y_part], y_tangent),
+        ]
+    )
+    hessian = np.empty((n_x + n_y, n_x + n_y))
+    hessian[:n_x, :n_x] = x_gram
+    hessian[:n_x, :n_x].reshape(-1, R, n_x // R, R)[...] *= v_v[:, None, :]
+    if n_y:
+        hessian[:n_x, n_x:] = x_gram_u[:, y_part] * (V.T @ y_tangent.T)[x_part]
+        hessian[n_x:, :n_x] = hessian[:n_x, n_x:].T
+        hessian[n_x:, n_x:] = np.tile(u_gram_u, (n_y // R, n_y // R)) * (y_tangent @ y_tangent.T)
+    _curve_scale_exchanges(hessian, coef)
+    return LocalModel(coef, loss, gradient, hessian)
+
+
+def least_squares(
+    stats: Statistics,
+    coef: CPCoefficient,
+    *,
+    support: Mask | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 100,
+) -> Correction:
+    """Minimise the loss over all factor entries, or over those of a support, from ``coef``.
+
+    Levenberg-Marquardt. Certified when the fall that the local model promises is at most ``tol**2`` of the loss.
+
+    Parameters
+    ----------
+    support : ndarray of bool of shape (N,), optional
+        Entries that may differ from zero, laid out as ``coef.ravel()``.
+    """
+    return _descend(stats, coef, 0.0, support, tol, max_iter)
+
+
+def penalised(
+    stats: Statistics, coef: CPCoefficient, l1: float, *, tol: float = 1e-5, max_iter: int = 100
+) -> Correction:
+    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) from ``coef`` by proximal Gauss-Newton steps."""
+    return _descend(stats, coef, l1, None, tol, max_iter)
+
+
+def penalty_weights(coef: CPCoefficient) -> Array:
+    """What an entry of absolute value one adds to ``sum_r ||B_r||_1``, laid out as ``coef.ravel()`` (eq. 12)."""
+    norms = [np.abs(f).sum(axis=0) for f in coef.factors]
+    others = [np.prod([n for l, n in enumerate(norms) if l != k], axis=0, initial=1.0) for k in range(len(norms))]
+    return np.concatenate([np.tile(o, f.shape[0]) for o, f in zip(others, coef.factors, strict=True)])
+
+
+def _descend(
+    stats: Statistics, coef: CPCoefficient, l1: float, support: Mask | None, tol: float, max_iter: int
+) -> Correction:
+    """Damped steps on local models; the objective never rises."""
+    model = local_model(stats, coef)
+    if model.coef.rank == 0:
+        return Correction(model, 0, True)
+    free = slice(None) if support is None else np.flatnonzero(support)
+    value = model.loss + l1 * float(model.coef.l1_norms().sum())
+    damping, growth = 1e-3, 2.0
+    for n_iter in range(1, max_iter + 1):
+        entries = model.coef.ravel()
+        gradient = model.gradient[free]
+        hessian = model.hessian[free][:, free]
+        ridge = np.maximum(hessian.diagonal(), 1e-12 * hessian.diagonal().max(initial=1e-300))
+        step, promise = _step(hessian, gradient, entries[free], ridge * damping, l1, model.coef, free)
+        trial_entries = entries.copy()
+        trial_entries[free] += step
+        trial = local_model(stats, model.coef.with_entries(trial_entries))
+        trial_value = trial.loss + l1 * float(trial.coef.l1_norms().sum())
+        fall = value - trial_value
+        certified = damping <= 1e-2 and promise <= tol * tol * model.loss
+        exact = promise <= 1e-14 * stats.y_scale  # rounding hides whatever is left
+        if fall >= 0.0:
+            ratio = fall / max(promise, 1e-300)
+            damping = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-12)
+            growth = 2.0
+            model, value = trial, trial_value
+        else:
+            damping, growth = damping * growth, growth * 2.0
+        if certified or exact:
+            return Correction(model, n_iter, True)
+    return Correction(model, max_iter, False)
+
+
+def _step(
+    hessian: Array,
+    gradient: Array,
+    entries: Array,
+    ridge: Array,
+    l1: float,
+    coef: CPCoefficient,
+    free: slice | NDArray[np.intp],
+) -> tuple[Array, float]:
+    """Minimise the damped local model; return the step and the fall of the objective that it promises."""
+    damped = hessian.copy()
+    damped.flat[:: gradient.size + 1] += ridge
+    if l1 == 0.0:
+        _, step, failed = dposv(damped, -gradient, overwrite_a=True)
+        if failed:  # semidefinite up to rounding: a longer diagonal is always enough
+            damped = hessian + np.diag(ridge + 1e-8 * hessian.diagonal().max())
+            step = np.linalg.solve(damped, -gradient)
+        return step, -0.5 * float(gradient @ step)
+    weights = l1 * penalty_weights(coef)[free]
+    moved, slope = entries.copy(), gradient.copy()
+    lasso_quadratic(
+        damped, slope, moved, weights, 1e-16 * max(float(np.abs(entries @ hessian @ entries)), 1e-300), 1000
+    )
+    step = moved - entries
+    quadratic = float(gradient @ step) + 0.5 * float(step @ (slope - gradient))
+    return step, -quadratic - float(weights @ (np.abs(moved) - np.abs(entries)))
+
+
+def _response_tangent(coef: CPCoefficient) -> Array:
+    """Rows (mode, entry, component): the component's response part with one factor replaced by a unit vector."""
+    if not coef.y_factors:
+        return np.zeros((0, 1))
+    n_y = int(np.prod([f.shape[0] for f in coef.y_factors]))
+    return contract_all_but_one(np.eye(n_y), coef.y_factors)
+
+
+def _curve_scale_exchanges(hessian: Array, coef: CPCoefficient) -> None:
+    """Add curvature along directions that move scale from the first mode to another one, in place.
+
+    The loss does not change along them, so neither do minimisers; without it no entry's variance would exist.
+    """
+    sizes = [f.shape[0] for f in coef.factors]
+    R, starts = coef.rank, np.cumsum([0, *(d * coef.rank for d in sizes)])
+    exchange = np.zeros((hessian.shape[0], (len(sizes) - 1) * R))
+    for k in range(1, len(sizes)):
+        for r in range(R):
+            column = (k - 1) * R + r
+            for mode, sign in ((0, 1.0), (k, -1.0)):
+                factor = coef.factors[mode][:, r]
+                norm = np.linalg.norm(factor)
+                exchange[starts[mode] + r : starts[mode + 1] : R, column] = sign * factor / (norm or 1.0)
+    strength = 10.0 * float(hessian.diagonal().mean())
+    hessian += strength * (exchange @ exchange.T)

@@ -1,0 +1,180 @@
+"""The model: a coefficient tensor that is a sum of rank-one tensors. No data, no optimiser.
+
+Notation of ``docs/maths.md``: a coefficient has ``p`` predictor modes followed by ``q`` response modes;
+``P`` and ``Q`` are the numbers of predictor and response entries, ``R`` the number of components.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tensorly.cp_tensor import CPTensor
+
+Array = NDArray[np.float64]
+
+
+def khatri_rao(matrices: Iterable[Array], rank: int) -> Array:
+    """Column-wise Kronecker product in C order, shape ``(prod d_k, rank)``; a row of ones if there is no matrix."""
+    return reduce(
+        lambda left, right: (left[:, None, :] * right[None, :, :]).reshape(len(left) * len(right), rank),
+        matrices,
+        np.ones((1, rank)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CPCoefficient:
+    """``B = sum_r a_1r o ... o a_pr o b_1r o ... o b_qr``, weights absorbed in the factors.
+
+    Parameters
+    ----------
+    factors : tuple of ndarray of shape (d_k, R)
+        Predictor modes first, then response modes.
+    n_x_modes : int
+        The number p of predictor modes.
+    """
+
+    factors: tuple[Array, ...]
+    n_x_modes: int
+
+    @classmethod
+    def empty(cls, x_shape: Sequence[int], y_shape: Sequence[int]) -> CPCoefficient:
+        """Coefficient without components: the zero tensor."""
+        return cls(tuple(np.zeros((d, 0)) for d in (*x_shape, *y_shape)), len(x_shape))
+
+    @property
+    def rank(self) -> int:
+        """Number R of components."""
+        return self.factors[0].shape[1]
+
+    @property
+    def x_factors(self) -> tuple[Array, ...]:
+        """Factors of the predictor modes."""
+        return self.factors[: self.n_x_modes]
+
+    @property
+    def y_factors(self) -> tuple[Array, ...]:
+        """Factors of the response modes."""
+        return self.factors[self.n_x_modes :]
+
+    def x_side(self) -> Array:
+        """``U``, shape (P, R): every component's predictor part as a vector."""
+        return khatri_rao(self.x_factors, self.rank)
+
+    def y_side(self) -> Array:
+        """``V``, shape (Q, R); ones of shape (1, R) for a scalar response."""
+        return khatri_rao(self.y_factors, self.rank)
+
+    def to_tensor(self) -> Array:
+        """Dense coefficient, ``x_shape + y_shape``; the only method that costs O(PQ)."""
+        shape = tuple(f.shape[0] for f in self.factors)
+        return (self.x_side() @ self.y_side().T).reshape(shape)
+
+    def norms(self) -> Array:
+        """Frobenius norm of every component, shape (R,)."""
+        return np.prod([np.linalg.norm(f, axis=0) for f in self.factors], axis=0)
+
+    def l1_norms(self) -> Array:
+        """Sum of absolute entries of every component, shape (R,)."""
+        return np.prod([np.abs(f).sum(axis=0) for f in self.factors], axis=0)
+
+    def n_parameters(self) -> int:
+        """Free numbers: non-zero entries less the scales that modes of a component share."""
+        alive = self.l1_norms() > 0
+        entries = sum(int(np.count_nonzero(f[:, alive])) for f in self.factors)
+        return entries - int(alive.sum()) * (len(self.factors) - 1)
+
+    def ravel(self) -> Array:
+        """All factor entries in one vector: mode by mode, then entry, then component."""
+        return np.concatenate([f.ravel() for f in self.factors])
+
+    def with_entries(self, entries: Array) -> CPCoefficient:
+        """Coefficient of the same shape from a vector laid out as :meth:`ravel`."""
+        cuts = np.cumsum([f.size for f in self.factors])[:-1]
+        parts = np.split(entries, cuts)
+        factors = tuple(part.reshape(f.shape) for part, f in zip(parts, self.factors, strict=True))
+        return CPCoefficient(factors, self.n_x_modes)
+
+    def take(self, components: Sequence[int] | Array | slice) -> CPCoefficient:
+        """Coefficient of some of the components, in the order given."""
+        return CPCoefficient(tuple(f[:, components] for f in self.factors), self.n_x_modes)
+
+    def append(self, other: CPCoefficient) -> CPCoefficient:
+        """Sum of two coefficients: the components of both."""
+        pairs = zip(self.factors, other.factors, strict=True)
+        return CPCoefficient(tuple(np.hstack(pair) for pair in pairs), self.n_x_modes)
+
+    def alive(self) -> CPCoefficient:
+        """Without the components that are zero."""
+        return self.take(np.flatnonzero(self.l1_norms() > 0))
+
+    def balanced(self) -> CPCoefficient:
+        """Give all modes of a component the same norm; the tensor is unchanged."""
+        norms = np.array([np.linalg.norm(f, axis=0) for f in self.factors])
+        zero = norms.min(axis=0) == 0
+        norms[:, zero] = 1.0
+        target = np.exp(np.log(norms).mean(axis=0)) * ~zero
+        scaled = tuple(f * (target / n) for f, n in zip(self.factors, norms, strict=True))
+        return CPCoefficient(scaled, self.n_x_modes)
+
+    def normal_form(self) -> CPTensor:
+        """TensorLy's convention: weights and unit-norm columns, largest first.
+
+        The largest entry of every column is positive, except in the last mode, which carries the sign.
+        """
+        from tensorly.cp_tensor import CPTensor  # heavy, and needed for finished models only
+
+        order = np.argsort(-self.norms(), kind="stable")
+        weights, factors = np.ones(self.rank), []
+        for f in self.take(order).factors:
+            norm = np.linalg.norm(f, axis=0)
+            peak = f[np.abs(f).argmax(axis=0), np.arange(self.rank)] if self.rank else norm
+            scale = np.where(peak < 0, -norm, norm)
+            factors.append(np.divide(f, scale, out=np.zeros_like(f), where=norm > 0))
+            weights = weights * scale
+        factors[-1] = factors[-1] * np.where(weights < 0, -1.0, 1.0)
+        return CPTensor((np.abs(weights), factors))
+
+
+def contract_all_but_one(A: Array, factors: Sequence[Array]) -> Array:
+    """``T'A``: contract the rows of A with all factors but one, for each mode in turn (docs/maths.md, eq. 9).
+
+    Parameters
+    ----------
+    A : ndarray of shape (prod d_k, m)
+    factors : sequence of ndarray of shape (d_k, R)
+
+    Returns
+    -------
+    ndarray of shape (R * sum d_k, m)
+        Rows ordered by mode, then entry, then component. Costs O(R m prod d_k) a mode, most of it in BLAS.
+    """
+    dims, rank, m = [f.shape[0] for f in factors], factors[0].shape[1], A.shape[1]
+    out = np.empty((sum(dims) * rank, m))
+    start = 0
+    for k, d in enumerate(dims):
+        left, right = khatri_rao(factors[:k], rank), khatri_rao(factors[k + 1 :], rank)
+        block = out[start : start + d * rank].reshape(d, rank, m)
+        # rows of A are (left, d, right); the larger neighbour is summed first, in one product for all components
+        if left.shape[0] >= right.shape[0]:
+            half = (left.T @ A.reshape(left.shape[0], -1)).reshape(rank, d, right.shape[0], m)
+            for r in range(rank):
+                np.matmul(right[:, r], half[r], out=block[:, r])
+        else:
+            half = np.matmul(right.T, A.reshape(-1, right.shape[0], m)).reshape(left.shape[0], d, rank, m)
+            np.einsum("lr,ldrm->drm", left, half, out=block)
+        start += d * rank
+    return out
+
+
+def max_rank(shape: Sequence[int]) -> int:
+    """Smallest number of components that certainly carries every tensor of this shape."""
+    return max(1, math.prod(shape) // max(shape, default=1))

@@ -1,0 +1,440 @@
+"""DST2R and DST2RCV: validation and names around search, correction and selection. No mathematics."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from dst2r.correction import Correction, Growth, Recipe, grow, least_squares, restart
+from dst2r.cp import Array, CPCoefficient, max_rank
+from dst2r.regressor import TensorRegressor, check_choice, check_number
+from dst2r.search import SearchPath
+from dst2r.selection import (
+    CRITERIA,
+    N_L1,
+    Criterion,
+    CVSurface,
+    L1Path,
+    fold_surface,
+    l1_grid,
+    pick_at,
+    pick_by,
+    select,
+    well_posed,
+)
+from dst2r.statistics import GramStatistics, Statistics, fold_statistics, leave_one_out
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+    from tensorly.cp_tensor import CPTensor
+
+
+class _DST2RBase(TensorRegressor):
+    """Parameters and steps that both estimators share."""
+
+    l2: float
+    correction: str
+    relax: bool
+    step_size: float | str
+    tol: float
+    max_iter: int
+    n_restarts: int
+    fit_intercept: bool
+    standardize: bool
+    random_state: int | np.random.Generator | np.random.RandomState | None
+    verbose: int
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R)."""
+        X = self._validate_new(X)
+        weights, factors = self.cp_
+        U = CPCoefficient(tuple(factors), len(factors) - self.intercept_.ndim).x_side()
+        centred = (X - self.x_mean_.astype(X.dtype)) / self.x_scale_.astype(X.dtype)
+        return centred @ U.astype(X.dtype)
+
+    def _check_parameters(self) -> None:
+        check_number("l2", self.l2)
+        check_choice("correction", self.correction, ("full", "final", "none"))
+        if self.step_size != "auto":
+            check_number("step_size", self.step_size, strict=True)
+        check_number("tol", self.tol, strict=True)
+        check_number("max_iter", self.max_iter, low=1, integer=True)
+        check_number("n_restarts", self.n_restarts, integer=True)
+        if self.n_restarts and self.correction == "none":
+            raise ValueError("n_restarts needs a correction: set correction='full' or n_restarts=0.")
+
+    @property
+    def _recipe(self) -> Recipe:
+        return Recipe(self.correction, self.step_size, self.tol, self.max_iter)
+
+    def _prepare(self, stats: Statistics) -> tuple[Statistics, Array]:
+        """Predictors in units of their spread if asked, and the ridge; returns the scale of X, too."""
+        scale = np.ones(stats.n_x)
+        if self.standardize:
+            spread = np.sqrt(stats.x_square())
+            scale = np.where(spread > 0, spread, 1.0)
+            stats = stats.scaled(scale)
+        return stats.ridged(self.l2), scale
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            sys.stderr.write(f"[dst2r] {text}\n")
+
+    def _grow(self, stats: Statistics, rank: int, pick: Callable[[SearchPath], int] | None) -> Growth:
+        def tell(r: int, fit: Correction) -> None:
+            self._say(f"component {r} of {rank}: loss {fit.model.loss:.6g} after {fit.n_iter} correction steps")
+
+        return grow(stats, rank, self._recipe, pick=pick, relax=self.relax, on_component=tell)
+
+    def _finish(
+        self, stats: Statistics, growth: Growth, l1: float | None, criterion: Criterion, *, local: bool
+    ) -> Correction:
+        """Restart, select and relax the last fit of a growth; set the attributes that tell the way there."""
+        self.search_paths_: list[SearchPath] = growth.paths
+        self.path_: L1Path | None = None
+        self.l1_ = 0.0 if l1 is None else l1
+        self.n_iter_ = sum(fit.n_iter for fit in growth.fits)
+        if not growth.fits:  # the responses do not vary with the predictors at all
+            return least_squares(stats, CPCoefficient.empty(stats.x_shape, stats.y_shape))
+        fit = growth.fits[-1]
+        if self.correction == "none":
+            if l1 is None:
+                self.l1_ = float(growth.paths[-1].l1[pick_by(criterion)(growth.paths[-1])])
+            return fit
+        if self.n_restarts:
+            fit = restart(stats, fit, self.n_restarts, as_generator(self.random_state), self._recipe)
+        selection = select(stats, fit, l1, criterion, relax=self.relax, local=local, recipe=self._recipe)
+        self.path_, self.l1_ = selection.path, selection.l1
+        self.n_iter_ += selection.fit.n_iter
+        if not selection.fit.converged:
+            warnings.warn(
+                f"The correction stopped after max_iter={self.max_iter} steps above tol={self.tol:g}: "
+                "raise max_iter or tol, lower the rank, or add a ridge (l2) if predictors are collinear.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return selection.fit
+
+    def _store(self, coef: CPCoefficient, stats: Statistics, x_scale: Array) -> None:
+        """Set the fitted attributes from a coefficient in the units of ``stats``."""
+        coef = coef.alive()
+        dense = coef.x_side() @ coef.y_side().T
+        self._set_coefficient(dense / x_scale[:, None], stats.intercept(coef), stats)
+        self.cp_: CPTensor = coef.normal_form()
+        self.rank_ = coef.rank
+        self.n_parameters_ = coef.n_parameters()
+        self.x_scale_, self.x_mean_ = x_scale, stats.x_mean * x_scale
+        megabytes = (stats.n_x**2 + stats.n_x * stats.n_y) * 8 / 2**20
+        self.statistics_ = (
+            f"{type(stats).__name__}: {stats.n_samples:g} samples as second moments of "
+            f"{stats.n_x} predictor and {stats.n_y} response entries, {megabytes:.1f} MiB"
+        )
+
+
+class DST2R(_DST2RBase):
+    r"""Sparse low-rank tensor-on-tensor regression.
+
+    Fits ``Y = intercept + <<X, B>>`` with ``B`` a sum of ``rank`` sparse rank-one tensors, by minimising
+    (docs/maths.md, eq. 1)
+
+    .. math:: \frac1{2n}\|Y-\langle\langle X,B\rangle\rangle\|_F^2+\frac{l_2}2\|B\|_F^2+l_1\sum_r\|B_r\|_1 .
+
+    Components are found by the paper's stagewise search, corrected jointly after each new one, and thinned out
+    along a path in ``l1``.
+
+    Parameters
+    ----------
+    rank : int, default=1
+        Number R of components; fewer are kept where the data do not support so many (see ``rank_``).
+    l1 : float or {"bic", "aic", "ebic"}, default="bic"
+        Penalty, or the criterion that chooses it along the path.
+    l2 : float, default=0.0
+        Ridge penalty on the coefficient tensor.
+    correction : {"full", "final", "none"}, default="full"
+        Whether all components are corrected jointly after each new one, once at the end, or never (the paper).
+    relax : bool, default=True
+        Refit without penalty on the selected support. With a criterion as ``l1`` single entries and components may
+        then still leave or enter, if that lowers the criterion.
+    step_size : float or "auto", default="auto"
+        The paper's epsilon, in units of ``||B_r||_1``; "auto" is relative to the weight that a component has reached.
+    tol : float, default=1e-5
+        Relative accuracy: a correction ends when the loss can fall by at most ``tol**2`` of itself.
+    max_iter : int, default=100
+        Most correction steps at a time.
+    n_restarts : int, default=0
+        Random starts of the correction beside the searched one; the least loss wins.
+    fit_intercept : bool, default=True
+    standardize : bool, default=False
+        Divide every predictor entry by its standard deviation. ``cp_`` is then in these units, ``coef_`` in X's own.
+    random_state : int, Generator, RandomState or None, default=None
+        Of the restarts; nothing else is random.
+    verbose : int, default=0
+        Progress on the standard error stream.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape x_shape + y_shape
+    cp_ : tensorly CPTensor
+        Weights and factors of unit norm, largest component first, predictor modes first.
+    intercept_ : ndarray of shape y_shape
+    rank_ : int
+        Number of components that were kept.
+    n_parameters_ : int
+        Free numbers of the coefficient.
+    l1_ : float
+        Penalty that was given or chosen; with ``correction="none"`` the last component's.
+    path_ : L1Path
+        The joint path with the criterion at each point; None with ``correction="none"``.
+    search_paths_ : list of SearchPath
+        The paper's path of every component.
+    n_iter_ : int
+        Correction steps in all.
+    statistics_ : str
+        How the data were held.
+
+    Examples
+    --------
+    >>> from dst2r import DST2R, make_tensor_regression
+    >>> data = make_tensor_regression(200, (6, 5), (4,), rank=2, random_state=0)
+    >>> model = DST2R(rank=2).fit(data.X, data.Y)
+    >>> model.coef_.shape, model.rank_
+    ((6, 5, 4), 2)
+    """
+
+    def __init__(
+        self,
+        rank: int = 1,
+        *,
+        l1: float | str = "bic",
+        l2: float = 0.0,
+        correction: str = "full",
+        relax: bool = True,
+        step_size: float | str = "auto",
+        tol: float = 1e-5,
+        max_iter: int = 100,
+        n_restarts: int = 0,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.l1 = l1
+        self.l2 = l2
+        self.correction = correction
+        self.relax = relax
+        self.step_size = step_size
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit_statistics(self, stats: Statistics) -> Self:
+        """Fit from statistics, however they were accumulated.
+
+        Parameters
+        ----------
+        stats : Statistics
+            For instance ``GramStatistics.from_arrays(X, Y)``, or a sum of such parts.
+        """
+        self._check_parameters()
+        by_name = isinstance(self.l1, str)
+        if by_name:
+            check_choice("l1", self.l1, CRITERIA)
+        else:
+            check_number("l1", self.l1)
+        check_rank("rank", self.rank, stats)
+        stats, x_scale = self._prepare(stats)
+        criterion = Criterion.named(self.l1 if by_name else "bic", stats)
+        local = well_posed(stats, self.rank)
+        pick = None
+        if self.correction == "none" or not local:
+            pick = pick_by(criterion) if by_name else pick_at(self.l1)
+        growth = self._grow(stats, self.rank, pick)
+        fit = self._finish(stats, growth, None if by_name else float(self.l1), criterion, local=local)
+        self._store(fit.coef, stats, x_scale)
+        return self
+
+
+class DST2RCV(_DST2RBase):
+    """:class:`DST2R` with rank and penalty chosen by cross-validation.
+
+    Every sample is read once: training statistics of a fold are sums of the other folds' statistics, and the models
+    of all ranks come from one corrected run per fold.
+
+    Parameters
+    ----------
+    ranks : sequence of int, default=(1, 2, 3, 4, 5)
+    cv : int, splitter or iterable of splits, default=5
+        As scikit-learn's; groups are given to :meth:`fit`.
+    rule : {"min", "1se"}, default="min"
+        The model with the least mean test loss, or the smallest one within a standard error of it.
+    n_l1 : int, default=25
+        Points of the path in ``l1``; the first is 0.
+    n_jobs : int or None, default=None
+        Folds at a time, by joblib's threads.
+    l2, correction, relax, step_size, tol, max_iter, n_restarts, fit_intercept, standardize, random_state, verbose
+        As for :class:`DST2R`.
+
+    Attributes
+    ----------
+    best_rank_ : int
+        The rank that was chosen.
+    cv_results_ : dict
+        ``ranks`` (n_ranks,), ``l1`` (n_l1,), ``test_loss`` and ``n_parameters`` (n_folds, n_ranks, n_l1): half the
+        mean squared error of a response and the numbers that the model needed; ``mean_test_loss`` (n_ranks, n_l1).
+    coef_, cp_, intercept_, rank_, n_parameters_, l1_, path_, search_paths_, n_iter_, statistics_
+        As for :class:`DST2R`, of the fit to all samples.
+
+    Examples
+    --------
+    >>> from dst2r import DST2RCV, make_tensor_regression
+    >>> data = make_tensor_regression(200, (6, 5), (4,), rank=2, noise=0.1, random_state=0)
+    >>> DST2RCV(ranks=(1, 2, 3)).fit(data.X, data.Y).best_rank_
+    2
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence[int] = (1, 2, 3, 4, 5),
+        *,
+        cv: Any = 5,
+        rule: str = "min",
+        n_l1: int = N_L1,
+        n_jobs: int | None = None,
+        l2: float = 0.0,
+        correction: str = "full",
+        relax: bool = True,
+        step_size: float | str = "auto",
+        tol: float = 1e-5,
+        max_iter: int = 100,
+        n_restarts: int = 0,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.ranks = ranks
+        self.cv = cv
+        self.rule = rule
+        self.n_l1 = n_l1
+        self.n_jobs = n_jobs
+        self.l2 = l2
+        self.correction = correction
+        self.relax = relax
+        self.step_size = step_size
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_restarts = n_restarts
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit from arrays whose first axis is the sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d_1, ..., d_p)
+        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
+        sample_weight : array-like of shape (n,), optional
+        groups : array-like of shape (n,), optional
+            For splitters that keep groups together.
+        """
+        X, Y, weight = self._validate_training(X, y, sample_weight)
+        splits = list(check_cv(self.cv).split(X, Y, groups))
+        total, folds = fold_statistics(X, Y, splits, weight, center=self.fit_intercept)
+        return self._fit_folds(total, folds)
+
+    def fit_statistics(self, parts: Sequence[GramStatistics]) -> Self:  # type: ignore[override]
+        """Fit from the statistics of two or more parts of the data, each of which is a test fold once.
+
+        Parameters
+        ----------
+        parts : sequence of GramStatistics
+            For instance one per site, batch or subject group.
+        """
+        if len(parts) < 2:
+            raise ValueError(f"parts holds {len(parts)} statistics; cross-validation needs at least two.")
+        folds = list(zip(leave_one_out(parts), parts, strict=True))
+        return self._fit_folds(folds[0][0] + folds[0][1], folds)
+
+    def _fit_folds(self, total: GramStatistics, folds: Sequence[tuple[GramStatistics, GramStatistics]]) -> Self:
+        self._check_parameters()
+        check_choice("rule", self.rule, ("min", "1se"))
+        check_number("n_l1", self.n_l1, low=2, integer=True)
+        if len(self.ranks) == 0:
+            raise ValueError("ranks is empty; expected at least one rank, for instance (1, 2, 3).")
+        for rank in self.ranks:
+            check_rank("ranks", rank, total)
+        ranks = tuple(sorted({int(rank) for rank in self.ranks}))
+        stats, x_scale = self._prepare(total)
+        grid = l1_grid(stats.kkt_start()[0], self.n_l1)
+
+        def surface(k: int, train: Statistics, test: Statistics) -> CVSurface:
+            train, test = train.scaled(x_scale).ridged(self.l2), test.scaled(x_scale)
+            found = fold_surface(train, test, ranks, grid, relax=self.relax, recipe=self._recipe)
+            self._say(f"fold {k + 1} of {len(folds)}: least test loss {found.loss.min():.6g}")
+            return found
+
+        jobs = (delayed(surface)(k, train, test) for k, (train, test) in enumerate(folds))
+        surfaces = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
+        losses = np.concatenate([s.loss for s in surfaces])
+        sizes = np.concatenate([s.n_parameters for s in surfaces])
+        row, column = CVSurface(ranks, grid, losses, sizes).choose(self.rule)
+        self.cv_results_ = {
+            "ranks": np.array(ranks),
+            "l1": grid,
+            "test_loss": losses,
+            "mean_test_loss": losses.mean(axis=0),
+            "n_parameters": sizes,
+        }
+        self.best_rank_, l1 = ranks[row], float(grid[column])
+        criterion, local = Criterion.named("bic", stats), well_posed(stats, self.best_rank_)
+        pick = None
+        if self.correction == "none":
+            pick = pick_at(l1)
+        elif not local:
+            pick = pick_by(criterion)
+        growth = self._grow(stats, self.best_rank_, pick)
+        fit = self._finish(stats, growth, l1, criterion, local=local)
+        self._store(fit.coef, stats, x_scale)
+        return self
+
+
+def check_rank(name: str, rank: Any, stats: Statistics) -> None:
+    """Raise unless a rank is at least 1 and no larger than any tensor of the coefficient's shape needs."""
+    check_number(name, rank, low=1, integer=True)
+    shape = stats.x_shape + stats.y_shape
+    if rank > max_rank(shape):
+        raise ValueError(
+            f"{name} is {rank}, but every coefficient of shape {shape} is a sum of {max_rank(shape)} "
+            f"rank-one tensors: choose at most {max_rank(shape)}."
+        )
+
+
+def as_generator(
+    random_state: int | np.random.Generator | np.random.RandomState | None,
+) -> np.random.Generator:
+    """Generator from any of the forms in which scikit-learn users give a seed."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    return np.random.default_rng(random_state)

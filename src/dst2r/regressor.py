@@ -1,0 +1,130 @@
+"""What every estimator of the package shares: the scikit-learn surface for n-dimensional X and Y.
+
+A method adds its parameters and ``fit_statistics``; it never sees X and Y, only their statistics.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from dst2r.cp import Array
+from dst2r.metrics import r2_score
+from dst2r.statistics import GramStatistics, Statistics
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+    from sklearn.utils import Tags
+
+FLOATS = [np.float64, np.float32]
+
+
+class TensorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Linear regression of a response tensor on a predictor tensor.
+
+    Attributes set by :meth:`fit`: ``coef_`` of shape ``x_shape + y_shape``, ``intercept_`` of shape
+    ``y_shape``, ``n_features_in_``.
+    """
+
+    fit_intercept: bool
+
+    @abstractmethod
+    def fit_statistics(self, stats: Statistics) -> Self:
+        """Fit from statistics, however they were accumulated.
+
+        Parameters
+        ----------
+        stats : Statistics
+            For instance ``GramStatistics.from_arrays(X, Y)``, or a sum of such parts.
+        """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit from arrays whose first axis is the sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d_1, ..., d_p)
+        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
+            The responses Y; shape (n,) is the scalar response, q = 0.
+        sample_weight : array-like of shape (n,), optional
+            A weight of k counts as k repetitions of the sample.
+        """
+        X, Y, weight = self._validate_training(X, y, sample_weight)
+        return self.fit_statistics(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input."""
+        X = self._validate_new(X)
+        coef = self.coef_.reshape(X.shape[1], -1).astype(X.dtype, copy=False)
+        Y = X @ coef + self.intercept_.ravel().astype(X.dtype, copy=False)
+        return Y.reshape(X.shape[0], *self.intercept_.shape)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the predictions, averaged over response entries: scikit-learn's definition on flattened responses."""
+        return float(r2_score(np.asarray(y), self.predict(X), sample_weight=sample_weight))
+
+    def _validate_training(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
+        x_rules = {"dtype": FLOATS, "allow_nd": True, "ensure_min_samples": 2}
+        y_rules = {"dtype": np.float64, "allow_nd": True, "ensure_2d": False, "ensure_min_features": 0}
+        X, Y = validate_data(self, X, y, validate_separately=(x_rules, y_rules))
+        if Y.ndim == 0 or Y.shape[0] != X.shape[0]:
+            raise ValueError(
+                f"X has {X.shape[0]} samples, y has {Y.shape[0] if Y.ndim else 'none'}: "
+                "both need one entry per sample along their first axis."
+            )
+        if Y.size == 0:
+            raise ValueError(f"y of shape {Y.shape} holds no response: every mode needs at least one entry.")
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, Y, weight
+
+    def _validate_new(self, X: ArrayLike) -> NDArray[Any]:
+        """Check predictors against the fitted shape and return them as a matrix (n, P)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
+        x_shape = self.coef_.shape[: self.coef_.ndim - self.intercept_.ndim]
+        if X.shape[1:] != x_shape:
+            raise ValueError(
+                f"X has samples of shape {X.shape[1:]}, but {type(self).__name__} was fitted on {x_shape}: "
+                "give the same modes in the same order, samples first."
+            )
+        return X.reshape(X.shape[0], -1)
+
+    def _set_coefficient(self, coef: Array, intercept: Array, stats: Statistics) -> None:
+        """Store a (P, Q) coefficient and a (Q,) intercept in the user's shapes."""
+        self.coef_ = coef.reshape(stats.x_shape + stats.y_shape)
+        self.intercept_ = intercept.reshape(stats.y_shape)
+        if not hasattr(self, "n_features_in_"):  # fitted from statistics
+            self.n_features_in_ = stats.x_shape[0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def check_number(name: str, value: Any, *, low: float = 0.0, strict: bool = False, integer: bool = False) -> None:
+    """Raise unless ``value`` is a finite number (or integer) that is at least, or strictly above, ``low``."""
+    kind = Integral if integer else Real
+    good = isinstance(value, kind) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or value < low or (strict and value == low):
+        bound = f"{'greater than' if strict else 'at least'} {low:g}"
+        raise ValueError(f"{name} is {value!r}; expected {'an integer' if integer else 'a number'} {bound}.")
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if not any(value is c or value == c for c in choices):
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
+
+
+__all__ = ["TensorRegressor", "check_choice", "check_number"]

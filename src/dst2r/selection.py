@@ -1,0 +1,418 @@
+"""Choose what stays: joint path in l1, criteria, relaxed and stepwise refits (docs/maths.md, section 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from dst2r._kernels import eliminate, lasso_quadratic
+from dst2r.correction import (
+    Correction,
+    LocalModel,
+    Mask,
+    Recipe,
+    grow,
+    least_squares,
+    penalised,
+    penalty_weights,
+)
+from dst2r.cp import Array, CPCoefficient
+from dst2r.search import SearchPath
+from dst2r.statistics.base import Statistics
+
+CRITERIA = ("bic", "aic", "ebic")
+N_L1 = 25  # points of a path
+L1_RANGE = 1e-4  # the path covers this fraction of the largest useful l1 up to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """``n Q log(loss) + price * free numbers + component_price * components`` (eq. 13).
+
+    Attributes
+    ----------
+    n_values : float
+        n Q, the number of observed response entries.
+    price : float
+        Of one free number.
+    component_price : float
+        Of the choice of a component's first entry among all P Q.
+    """
+
+    n_values: float
+    price: float
+    component_price: float
+
+    @classmethod
+    def named(cls, name: str, stats: Statistics) -> Criterion:
+        """The criterion "bic", "aic" or "ebic" for data of this size."""
+        n, n_entries = stats.n_samples, sum(stats.x_shape) + sum(stats.y_shape)
+        where = 2.0 * math.log(stats.n_x * stats.n_y)
+        prices = {
+            "bic": (math.log(n), where),
+            "aic": (2.0, 0.0),
+            "ebic": (math.log(n) + math.log(n_entries), where),
+        }
+        return cls(n * stats.n_y, *prices[name])
+
+    def __call__(self, loss: float, n_parameters: int, rank: int) -> float:
+        """Value for a model; infinite for one that spends more than half of the data on its numbers."""
+        if 2 * n_parameters > self.n_values:
+            return math.inf
+        fit = self.n_values * math.log(max(loss, 1e-300))
+        return fit + self.price * n_parameters + self.component_price * rank
+
+    def of(self, fit: Correction) -> float:
+        """Value for a corrected coefficient."""
+        return self(fit.model.loss, fit.coef.n_parameters(), int((fit.coef.l1_norms() > 0).sum()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class L1Path:
+    """Joint path of all components, from l1 = 0 upwards.
+
+    Attributes
+    ----------
+    l1 : ndarray of shape (T,)
+    loss : ndarray of shape (T,)
+        After the refit without penalty on the point's support.
+    n_parameters : ndarray of shape (T,)
+    criterion : ndarray of shape (T,)
+    coefs, relaxed : list of CPCoefficient
+        Penalised, and refitted.
+    chosen : int
+        Where the criterion is least.
+    """
+
+    l1: Array
+    loss: Array
+    n_parameters: Array
+    criterion: Array
+    coefs: list[CPCoefficient]
+    relaxed: list[CPCoefficient]
+
+    @property
+    def chosen(self) -> int:
+        """Index of the point with the least criterion."""
+        return int(np.argmin(self.criterion))
+
+
+def l1_grid(l1_max: float, n_points: int) -> Array:
+    """Zero, then a geometric grid up to the l1 from which zero is the only solution."""
+    return np.concatenate([[0.0], l1_max * np.geomspace(L1_RANGE, 1.0, n_points - 1)])
+
+
+def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
+    """Path of the local quadratic model: the lasso path itself for one vector, first-order exact otherwise.
+
+    One expansion serves all points, so a path costs about as much as one correction step.
+    """
+    entries, weights = model.coef.ravel(), penalty_weights(model.coef)
+    moved, slope = entries.copy(), model.gradient.copy()
+    tol = 1e-8 * max(float(entries @ model.hessian @ entries), 1e-300) / max(1, entries.size)
+    coefs, relaxed, losses = [], [], []
+    for l1 in grid:
+        if l1 > 0.0:
+            lasso_quadratic(model.hessian, slope, moved, l1 * weights, tol, 200)
+        coef = _without_dead(model.coef.with_entries(moved))
+        refit, loss = _local_refit(model, coef.ravel() != 0.0)
+        coefs.append(coef)
+        relaxed.append(model.coef.with_entries(refit))
+        losses.append(loss)
+    return _path(grid, np.array(losses), coefs, relaxed, criterion)
+
+
+def exact_path(
+    stats: Statistics, coef: CPCoefficient, grid: Array, criterion: Criterion, *, tol: float, max_iter: int
+) -> L1Path:
+    """Path of the objective itself, for data too few to expand around an unpenalised fit."""
+    coefs, relaxed, losses = [], [], []
+    for l1 in grid:
+        coef = penalised(stats, coef, l1, tol=tol, max_iter=max_iter).coef.alive()
+        coefs.append(coef)
+        refit, loss = coef, stats.loss(coef)
+        if math.isfinite(criterion(1.0, coef.n_parameters(), coef.rank)):
+            fit = least_squares(stats, coef, support=coef.ravel() != 0.0, tol=tol, max_iter=max_iter)
+            refit, loss = fit.coef, fit.model.loss
+        relaxed.append(refit)
+        losses.append(loss)
+    return _path(grid, np.array(losses), coefs, relaxed, criterion)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The fit that was selected, at which l1, and the path that it was selected from."""
+
+    fit: Correction
+    l1: float
+    path: L1Path
+
+
+def select(
+    stats: Statistics,
+    fit: Correction,
+    l1: float | None,
+    criterion: Criterion,
+    *,
+    relax: bool,
+    local: bool,
+    recipe: Recipe,
+) -> Selection:
+    """Thin out a corrected fit at a given l1, or (None) where the criterion is least along the path."""
+    effort = {"tol": recipe.tol, "max_iter": recipe.max_iter}
+    grid = l1_grid(stats.kkt_start()[0], N_L1)
+    if local:
+        path = local_path(fit.model, grid, criterion)
+    else:
+        path = exact_path(stats, fit.coef, grid[1:], criterion, **effort)
+    if l1 is not None:
+        if l1 > 0.0:
+            fit = penalised(stats, fit.coef, l1, **effort)
+            if relax:
+                fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **effort)
+        return Selection(fit, l1, path)
+    chosen = float(path.l1[path.chosen])
+    support = path.coefs[path.chosen].ravel() != 0.0
+    if relax:
+        fit = refit_support(stats, path.relaxed[path.chosen], support, **effort)
+        return Selection(stepwise(stats, fit, criterion, **effort), chosen, path)
+    return Selection(penalised(stats, path.coefs[path.chosen], chosen, **effort), chosen, path)
+
+
+def stepwise(
+    stats: Statistics, fit: Correction, criterion: Criterion, *, tol: float, max_iter: int, rounds: int = 10
+) -> Correction:
+    """Drop and admit entries and components while that lowers the criterion; every step is a full refit.
+
+    The local model proposes, the criterion of the refit decides; proposals that fail are halved.
+    """
+    fit = _compact(stats, fit)
+    value = criterion.of(fit)
+    for _ in range(rounds):
+        before = value
+        for propose in (_prune, _drop_component, _admit):
+            for coef, support in propose(stats, fit, criterion):
+                trial = refit_support(stats, coef, support, tol=tol, max_iter=max_iter)
+                trial_value = criterion.of(trial)
+                if trial_value < value:
+                    fit, value = trial, trial_value
+                    break
+        if value == before:
+            break
+    return fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CVSurface:
+    """Test losses over folds, rank and l1.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+    l1 : ndarray of shape (T,)
+    loss : ndarray of shape (n_folds, n_ranks, T)
+        Half the mean squared error of a response, summed over its entries.
+    n_parameters : ndarray of shape (n_folds, n_ranks, T)
+    """
+
+    ranks: tuple[int, ...]
+    l1: Array
+    loss: Array
+    n_parameters: Array
+
+    def choose(self, rule: str) -> tuple[int, int]:
+        """Row and column of the least mean loss, or of the smallest model within one standard error of it.
+
+        The standard error is that of the difference to the best model over folds: folds differ in difficulty, and
+        that part is common to all models.
+        """
+        mean = self.loss.mean(axis=0)
+        row, column = np.unravel_index(int(np.argmin(mean)), mean.shape)
+        if rule == "1se" and self.loss.shape[0] > 1:
+            excess = self.loss - self.loss[:, row, column][:, None, None]
+            error = excess.std(axis=0, ddof=1) / math.sqrt(self.loss.shape[0])
+            size = np.where(excess.mean(axis=0) <= error, self.n_parameters.mean(axis=0), math.inf)
+            row, column = np.unravel_index(int(np.argmin(size)), size.shape)
+        return int(row), int(column)
+
+
+def fold_surface(
+    train: Statistics,
+    test: Statistics,
+    ranks: tuple[int, ...],
+    grid: Array,
+    *,
+    relax: bool,
+    recipe: Recipe,
+) -> CVSurface:
+    """Losses on one test fold of the models that the training statistics give, all ranks from one run."""
+    loss, size = np.empty((1, len(ranks), grid.size)), np.empty((1, len(ranks), grid.size))
+    zero = CPCoefficient.empty(train.x_shape, train.y_shape)
+
+    def enter(row: int, column: int, coef: CPCoefficient) -> None:
+        loss[0, row, column] = test.prediction_loss(coef, train.x_mean, train.y_mean)
+        size[0, row, column] = coef.n_parameters()
+
+    if recipe.correction == "none":
+        for column, l1 in enumerate(grid):
+            fits = grow(train, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits
+            for row, rank in enumerate(ranks):
+                enter(row, column, fits[min(rank, len(fits)) - 1].coef if fits else zero)
+        return CVSurface(ranks, grid, loss, size)
+    criterion = Criterion.named("bic", train)
+    local = well_posed(train, max(ranks))
+    fits = grow(train, max(ranks), recipe, pick=None if local else pick_by(criterion), nested=True).fits
+    for row, rank in enumerate(ranks):
+        coefs = [zero] * grid.size
+        if fits:
+            fit = fits[min(rank, len(fits)) - 1]
+            if local:
+                path = local_path(fit.model, grid, criterion)
+            else:
+                path = exact_path(train, fit.coef, grid, criterion, tol=recipe.tol, max_iter=recipe.max_iter)
+            coefs = path.relaxed if relax else path.coefs
+        for column, coef in enumerate(coefs):
+            enter(row, column, coef)
+    return CVSurface(ranks, grid, loss, size)
+
+
+def pick_at(l1: float) -> Callable[[SearchPath], int]:
+    """Picker of the last point of a search path whose penalty is at least ``l1``."""
+    return lambda path: max(int(np.count_nonzero(path.l1 >= l1)) - 1, 0)
+
+
+def pick_by(criterion: Criterion) -> Callable[[SearchPath], int]:
+    """Picker of the point of a search path where the criterion is least."""
+
+    def pick(path: SearchPath) -> int:
+        sizes = path.n_parameters()
+        return int(np.argmin([criterion(loss, int(k), 1) for loss, k in zip(path.loss, sizes, strict=True)]))
+
+    return pick
+
+
+def well_posed(stats: Statistics, rank: int) -> bool:
+    """Whether the data can carry a fit without penalty: twice as many samples as numbers in the widest block."""
+    widest = max(stats.x_shape) * rank
+    n_numbers = rank * (sum(stats.x_shape) + sum(stats.y_shape))
+    return stats.n_samples >= 2 * widest and stats.n_samples * stats.n_y >= 4 * n_numbers
+
+
+Proposal = tuple[CPCoefficient, Mask]
+
+
+def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator[Proposal]:
+    """Zero the entries that the local model would sell at the criterion's price; then half as many, and so on."""
+    del stats
+    model, entries = fit.model, fit.coef.ravel()
+    alive = np.flatnonzero(entries)
+    if alive.size == 0:
+        return
+    covariance = _inverse(model.hessian[np.ix_(alive, alive)])
+    minimum = entries[alive] - covariance @ model.gradient[alive]
+    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * criterion.price * model.loss / criterion.n_values)
+    while order.size:
+        support = entries != 0.0
+        support[alive[order]] = False
+        yield fit.coef, support
+        order = order[: order.size // 2]
+
+
+def _admit(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator[Proposal]:
+    """Free the zero entries whose score is worth the criterion's price."""
+    del stats
+    model, entries = fit.model, fit.coef.ravel()
+    alive, dead = np.flatnonzero(entries), np.flatnonzero(entries == 0.0)
+    if alive.size == 0 or dead.size == 0:
+        return
+    across = model.hessian[np.ix_(alive, dead)]
+    curvature = model.hessian[dead, dead] - np.einsum(
+        "ad,ad->d", across, _inverse(model.hessian[np.ix_(alive, alive)]) @ across
+    )
+    gain = model.gradient[dead] ** 2 / np.maximum(curvature, 1e-9 * model.hessian[dead, dead].max())
+    worth = dead[gain > 2.0 * criterion.price * model.loss / criterion.n_values]
+    worth = worth[np.argsort(-gain[np.isin(dead, worth)])]
+    while worth.size:
+        support = entries != 0.0
+        support[worth] = True
+        yield fit.coef, support
+        worth = worth[: worth.size // 2]
+
+
+def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator[Proposal]:
+    """Leave out the component whose loss weighs least against its price."""
+    coef = fit.coef
+    if coef.rank == 0:
+        return
+    U, V = coef.x_side(), coef.y_side()
+    rise = 0.5 * np.einsum("pr,pr->r", U, stats.gram_dot(U)) * np.einsum("qr,qr->r", V, V)
+    sizes = np.array([coef.take([r]).n_parameters() for r in range(coef.rank)])
+    balance = criterion.n_values * rise / fit.model.loss - criterion.price * sizes - criterion.component_price
+    weakest = int(balance.argmin())
+    if balance[weakest] < 0.0:
+        rest = coef.take([r for r in range(coef.rank) if r != weakest])
+        yield rest, rest.ravel() != 0.0
+
+
+def refit_support(stats: Statistics, coef: CPCoefficient, support: Mask, *, tol: float, max_iter: int) -> Correction:
+    """Least squares on a support; components with an empty factor disappear."""
+    start = coef.with_entries(np.where(support, coef.ravel(), 0.0))
+    mask = coef.with_entries(support.astype(float))
+    living = np.flatnonzero(mask.l1_norms() > 0)
+    start, free = start.take(living), mask.take(living).ravel() > 0
+    return least_squares(stats, start, support=free, tol=tol, max_iter=max_iter)
+
+
+def _compact(stats: Statistics, fit: Correction) -> Correction:
+    """Without zero components, so that every component has a direction to move in."""
+    if (fit.coef.l1_norms() > 0).all():
+        return fit
+    return least_squares(stats, fit.coef.alive(), support=fit.coef.alive().ravel() != 0.0)
+
+
+def _local_refit(model: LocalModel, support: Mask) -> tuple[Array, float]:
+    """Minimise the local model over a support; return the entries and the loss that it predicts."""
+    entries = model.coef.ravel()
+    alive = np.flatnonzero(support)
+    refit = np.where(support, entries, 0.0)
+    step = refit - entries
+    if alive.size:
+        slope = (model.gradient + model.hessian @ step)[alive]
+        step[alive] -= _solve(model.hessian[np.ix_(alive, alive)], slope)
+        refit = entries + step
+        refit[~support] = 0.0
+    loss = model.loss + float(model.gradient @ step) + 0.5 * float(step @ model.hessian @ step)
+    return refit, loss
+
+
+def _path(
+    grid: Array, losses: Array, coefs: list[CPCoefficient], relaxed: list[CPCoefficient], criterion: Criterion
+) -> L1Path:
+    sizes = [c.n_parameters() for c in coefs]
+    ranks = [int((c.l1_norms() > 0).sum()) for c in coefs]
+    values = [criterion(loss, k, r) for loss, k, r in zip(losses, sizes, ranks, strict=True)]
+    return L1Path(np.asarray(grid), losses, np.array(sizes, dtype=float), np.array(values), coefs, relaxed)
+
+
+def _without_dead(coef: CPCoefficient) -> CPCoefficient:
+    """Set all factors of a component to zero once one of them is."""
+    living = coef.l1_norms() > 0
+    return CPCoefficient(tuple(f * living for f in coef.factors), coef.n_x_modes)
+
+
+def _solve(hessian: Array, right: Array) -> Array:
+    try:
+        return cho_solve(cho_factor(hessian, check_finite=False), right, check_finite=False)
+    except LinAlgError:
+        return np.linalg.lstsq(hessian, right)[0]
+
+
+def _inverse(hessian: Array) -> Array:
+    """Inverse of a positive semidefinite matrix, with a short ridge where it is singular."""
+    ridge = 1e-10 * float(hessian.diagonal().max())
+    identity = np.eye(hessian.shape[0])
+    return _solve(hessian + ridge * identity, identity)

@@ -1,0 +1,107 @@
+"""What a solver may ask of the data. Nothing else of the package touches ``X`` and ``Y``."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
+
+from dst2r.cp import Array, CPCoefficient
+
+
+class Statistics(ABC):
+    """Second-order view of a centred sample: ``G = X'X/n``, ``C = X'Y/n`` and the mean squares of Y.
+
+    Least squares sees the data through these alone (docs/maths.md, eq. 3), so solvers are written
+    once, whatever holds the data. ``P`` and ``Q`` count the predictor and the response entries.
+
+    Attributes
+    ----------
+    n_samples : float
+        Number of samples, or the sum of their weights.
+    x_shape, y_shape : tuple of int
+        Shapes of one predictor and one response; ``y_shape`` is empty for a scalar response.
+    x_mean, y_mean : ndarray of shape (P,), (Q,)
+        What the data were centred by.
+    y_square : ndarray of shape (Q,)
+        Mean square of every centred response entry.
+    """
+
+    n_samples: float
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    x_mean: Array
+    y_mean: Array
+    y_square: Array
+
+    @property
+    def n_x(self) -> int:
+        """Number P of predictor entries."""
+        return math.prod(self.x_shape)
+
+    @property
+    def n_y(self) -> int:
+        """Number Q of response entries."""
+        return math.prod(self.y_shape)
+
+    @property
+    def y_scale(self) -> float:
+        """``||Y||^2 / n``: twice the loss of the zero coefficient."""
+        return float(self.y_square.sum())
+
+    @abstractmethod
+    def gram_dot(self, U: Array) -> Array:
+        """``G @ U``, shape (P, k)."""
+
+    @abstractmethod
+    def cross_dot(self, V: Array) -> Array:
+        """``C @ V``, shape (P, k)."""
+
+    @abstractmethod
+    def cross_t_dot(self, U: Array) -> Array:
+        """``C.T @ U``, shape (Q, k)."""
+
+    @abstractmethod
+    def x_square(self) -> Array:
+        """Mean square of every centred predictor entry, shape (P,)."""
+
+    @abstractmethod
+    def kkt_start(self) -> tuple[float, int, int]:
+        """``max |C|``, the least l1 with zero as its solution (eq. 4), and the entry of C that attains it."""
+
+    @abstractmethod
+    def tangent(self, coef: CPCoefficient) -> tuple[Array, Array]:
+        """``T'GT`` and ``T'C`` for the directions in which the predictor factors can move (eq. 9).
+
+        Column (k, i, r) of ``T`` is component r's predictor part with factor k replaced by the i-th unit
+        vector; columns are ordered mode by mode, then entry, then component.
+        """
+
+    @abstractmethod
+    def residual(self, coef: CPCoefficient) -> Self:
+        """Statistics of the same predictors with the responses ``Y - <<X, B>>``."""
+
+    @abstractmethod
+    def ridged(self, l2: float) -> Self:
+        """Statistics whose Gram matrix is ``G + l2 I``: least squares on them is ridge regression."""
+
+    @abstractmethod
+    def scaled(self, x_scale: Array) -> Self:
+        """Statistics of the predictors ``X / x_scale``."""
+
+    def loss(self, coef: CPCoefficient) -> float:
+        """``||Y - <<X, B>>||^2 / 2n``, eq. (3)."""
+        U, V = coef.x_side(), coef.y_side()
+        fit = np.sum((U.T @ self.gram_dot(U)) * (V.T @ V))
+        return 0.5 * (self.y_scale + float(fit)) - float(np.sum(U * self.cross_dot(V)))
+
+    def intercept(self, coef: CPCoefficient) -> Array:
+        """What makes the mean prediction the mean response, shape (Q,)."""
+        return self.y_mean - (self.x_mean @ coef.x_side()) @ coef.y_side().T
+
+    def prediction_loss(self, coef: CPCoefficient, x_mean: Array, y_mean: Array) -> float:
+        """Loss on these samples of a model that was fitted on data with other means."""
+        shift = (self.y_mean - y_mean) - ((self.x_mean - x_mean) @ coef.x_side()) @ coef.y_side().T
+        return self.loss(coef) + 0.5 * float(shift @ shift)

@@ -1,0 +1,53 @@
+"""Cross-validation on statistics: every sample is read once, whatever the number of folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dst2r.cp import Array
+from dst2r.statistics.gram import GramStatistics
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def fold_statistics(
+    X: NDArray[Any], Y: NDArray[Any], splits: Sequence[Split], sample_weight: Array | None, *, center: bool
+) -> tuple[GramStatistics, list[tuple[GramStatistics, GramStatistics]]]:
+    """Statistics of all samples, and of the training and test set of every split.
+
+    Where the test sets partition the samples and every training set is all the rest, as in K-fold, each sample is
+    read once and the statistics of the parts are added up; other splits are accumulated one by one.
+    """
+
+    def of(rows: NDArray[np.intp]) -> GramStatistics:
+        weight = None if sample_weight is None else sample_weight[rows]
+        return GramStatistics.from_arrays(X[rows], Y[rows], weight, center=center)
+
+    if _is_partition(splits, X.shape[0]):
+        parts = [of(test) for _, test in splits]
+        folds = list(zip(leave_one_out(parts), parts, strict=True))
+        return folds[0][0] + folds[0][1], folds
+    total = GramStatistics.from_arrays(X, Y, sample_weight, center=center)
+    return total, [(of(train), of(test)) for train, test in splits]
+
+
+def leave_one_out(parts: Sequence[GramStatistics]) -> list[GramStatistics]:
+    """Sums of all parts but one, by prefix and suffix sums: subtracting a part from the total would cancel."""
+    prefix = list(accumulate(parts, add))
+    suffix = list(accumulate(reversed(parts), add))[::-1]
+    inner = [prefix[k - 1] + suffix[k + 1] for k in range(1, len(parts) - 1)]
+    return [suffix[1], *inner, prefix[-2]]
+
+
+def _is_partition(splits: Sequence[Split], n: int) -> bool:
+    if len(splits) < 2:
+        return False
+    tested = np.concatenate([test for _, test in splits])
+    complete = tested.size == n and np.unique(tested).size == n
+    return complete and all(train.size + test.size == n for train, test in splits)

@@ -1,0 +1,191 @@
+"""Statistics held as the Gram matrix: exact, additive, and independent of the number of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dsyrk
+
+from dst2r.cp import Array, CPCoefficient, contract_all_but_one
+from dst2r.statistics.base import Statistics
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+BLOCK_ENTRIES = 1 << 22  # float64 entries of X that are held at a time: 32 MiB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GramStatistics(Statistics):
+    """``G``, ``C``, the mean squares of Y, means and n; a commutative monoid under ``+``.
+
+    ``GramStatistics.from_arrays(A) + GramStatistics.from_arrays(B)`` equals the statistics of A and B
+    together. Chunks, streams, sites and cross-validation all rest on that law.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (P, P)
+    cross : ndarray of shape (P, Q)
+    y_square, y_mean : ndarray of shape (Q,)
+    x_mean : ndarray of shape (P,)
+    n_samples : float
+    x_shape, y_shape : tuple of int
+    """
+
+    gram: Array
+    cross: Array
+    y_square: Array
+    x_mean: Array
+    y_mean: Array
+    n_samples: float
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+
+    @classmethod
+    def from_arrays(
+        cls, X: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None, *, center: bool = True
+    ) -> GramStatistics:
+        """Accumulate over blocks of rows, in float64, with extra memory for one block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, *x_shape)
+            Anything whose rows can be sliced; it is never copied whole.
+        Y : array-like of shape (n, *y_shape)
+        sample_weight : array-like of shape (n,), optional
+            A weight of k counts as k repetitions.
+        center : bool, default=True
+            Whether the mean is taken out; without it the model has no intercept.
+        """
+        X, Y = _sliceable(X), _sliceable(Y)
+        n, x_shape, y_shape = X.shape[0], tuple(X.shape[1:]), tuple(Y.shape[1:])
+        if Y.shape[0] != n:
+            raise ValueError(f"X has {n} samples, Y has {Y.shape[0]}: both need one row per sample.")
+        P, Q = math.prod(x_shape), math.prod(y_shape)
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        total = float(n) if weight is None else float(weight.sum())
+        if not total > 0:
+            raise ValueError(f"The sample weights sum to {total}: at least one sample must count.")
+
+        # Sums about the mean of the first block: sums about zero would cancel when means are large.
+        gram_t, cross_t = np.zeros((P, P), order="F"), np.zeros((Q, P), order="F")
+        x_shift, y_shift = np.zeros(P), np.zeros(Q)
+        x_sum, y_sum, y_square = np.zeros(P), np.zeros(Q), np.zeros(Q)
+        for first, rows in _blocks(n, P + Q):
+            x = np.array(X[rows], dtype=np.float64).reshape(-1, P)
+            y = np.array(Y[rows], dtype=np.float64).reshape(-1, Q)
+            if first and center:
+                x_shift, y_shift = x.mean(axis=0), y.mean(axis=0)
+            x -= x_shift
+            y -= y_shift
+            if weight is not None:
+                w = weight[rows, None]
+                x_sum += (w * x).sum(axis=0)
+                y_sum += (w * y).sum(axis=0)
+                root = np.sqrt(w)
+                x *= root
+                y *= root
+            else:
+                x_sum += x.sum(axis=0)
+                y_sum += y.sum(axis=0)
+            y_square += np.einsum("nq,nq->q", y, y)
+            gram_t = dsyrk(1.0, x.T, beta=1.0, c=gram_t, lower=1, overwrite_c=1)
+            cross_t = dgemm(1.0, y.T, x.T, beta=1.0, c=cross_t, trans_b=1, overwrite_c=1)
+        if not (np.isfinite(x_sum).all() and np.isfinite(y_square).all()):
+            raise ValueError("X or Y holds NaN or infinity: remove or impute those samples first.")
+
+        gram, cross = gram_t.T, cross_t.T  # C order; the upper triangle of gram is filled
+        gram /= total
+        cross /= total
+        y_square /= total
+        dx, dy = x_sum / total, y_sum / total
+        if center:
+            gram -= np.outer(dx, dx)
+            cross -= np.outer(dx, dy)
+            y_square = np.maximum(y_square - dy * dy, 0.0)
+        _mirror(gram)
+        x_mean, y_mean = (x_shift + dx, y_shift + dy) if center else (np.zeros(P), np.zeros(Q))
+        return cls(gram, cross, y_square, x_mean, y_mean, total, x_shape, y_shape)
+
+    def __add__(self, other: GramStatistics) -> GramStatistics:
+        """Statistics of two samples together: exact, associative and commutative up to rounding."""
+        if (self.x_shape, self.y_shape) != (other.x_shape, other.y_shape):
+            raise ValueError(
+                f"Statistics of shapes {self.x_shape} -> {self.y_shape} and {other.x_shape} -> {other.y_shape} "
+                "cannot be added: all parts must describe the same predictors and responses."
+            )
+        n = self.n_samples + other.n_samples
+        a, b = self.n_samples / n, other.n_samples / n
+        dx, dy = other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        gram = a * self.gram
+        gram += b * other.gram
+        gram += np.outer(a * b * dx, dx)
+        cross = a * self.cross + b * other.cross + np.outer(a * b * dx, dy)
+        y_square = a * self.y_square + b * other.y_square + a * b * dy * dy
+        x_mean, y_mean = self.x_mean + b * dx, self.y_mean + b * dy
+        return GramStatistics(gram, cross, y_square, x_mean, y_mean, n, self.x_shape, self.y_shape)
+
+    def gram_dot(self, U: Array) -> Array:
+        return self.gram @ U
+
+    def cross_dot(self, V: Array) -> Array:
+        return self.cross @ V
+
+    def cross_t_dot(self, U: Array) -> Array:
+        return self.cross.T @ U
+
+    def x_square(self) -> Array:
+        return self.gram.diagonal().copy()
+
+    def kkt_start(self) -> tuple[float, int, int]:
+        x_entry, y_entry = divmod(int(np.abs(self.cross).argmax()), self.n_y)
+        return float(abs(self.cross[x_entry, y_entry])), x_entry, y_entry
+
+    def tangent(self, coef: CPCoefficient) -> tuple[Array, Array]:
+        gram_t = contract_all_but_one(self.gram, coef.x_factors)  # T'G, shape (N, P)
+        return (
+            contract_all_but_one(np.ascontiguousarray(gram_t.T), coef.x_factors),
+            contract_all_but_one(self.cross, coef.x_factors),
+        )
+
+    def residual(self, coef: CPCoefficient) -> GramStatistics:
+        U, V = coef.x_side(), coef.y_side()
+        GU = self.gram @ U
+        fit, link = (V @ (U.T @ GU)) * V, (self.cross.T @ U) * V
+        y_square = self.y_square + fit.sum(axis=1) - 2.0 * link.sum(axis=1)
+        return replace(self, cross=self.cross - GU @ V.T, y_square=np.maximum(y_square, 0.0))
+
+    def ridged(self, l2: float) -> GramStatistics:
+        if l2 == 0.0:
+            return self
+        gram = self.gram.copy()
+        gram.flat[:: self.n_x + 1] += l2
+        return replace(self, gram=gram)
+
+    def scaled(self, x_scale: Array) -> GramStatistics:
+        return replace(
+            self,
+            gram=self.gram / np.outer(x_scale, x_scale),
+            cross=self.cross / x_scale[:, None],
+            x_mean=self.x_mean / x_scale,
+        )
+
+
+def _blocks(n: int, width: int) -> Iterator[tuple[bool, slice]]:
+    step = max(1, BLOCK_ENTRIES // max(1, width))
+    for start in range(0, n, step):
+        yield start == 0, slice(start, min(n, start + step))
+
+
+def _mirror(upper: Array) -> None:
+    """Copy the upper triangle of a square matrix onto its lower one, in place."""
+    for i in range(upper.shape[0] - 1):
+        upper[i + 1 :, i] = upper[i, i + 1 :]
+
+
+def _sliceable(array: Any) -> Any:
+    return array if hasattr(array, "shape") and hasattr(array, "__getitem__") else np.asarray(array)

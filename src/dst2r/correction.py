@@ -18,8 +18,8 @@ from dst2r.cp import Array, CPCoefficient, contract_all_but_one
 from dst2r.search import SearchPath, search
 from dst2r.statistics.base import Statistics
 
-STAGE_TOL, STAGE_STEPS = 1e-2, 10  # between components only the residual matters, not its last digit
-NESTED_TOL = 1e-3  # models that cross-validation compares
+STAGE_TOL, STAGE_STEPS = 5e-2, 10  # between components only the residual matters, not its last digit
+WANTED_TOL = 1e-2  # models to compare or to select from; what is selected is corrected to the end
 
 Mask = NDArray[np.bool_]
 
@@ -83,9 +83,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Growth:
-    """Models of rank 1, 2, ... from one run, and every component's search path."""
+    """Models of rank 1, 2, ... from one run, the l1 each was corrected at, and every component's search path."""
 
     fits: list[Correction]
+    l1: list[float]
     paths: list[SearchPath]
 
 
@@ -117,7 +118,7 @@ def grow(
     on_component : callable, optional
         Told the number of components and the fit after each one.
     """
-    growth = Growth([], [])
+    growth = Growth([], [], [])
     coef, l1 = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf
     for r in range(1, rank + 1):
         residual = stats.residual(coef) if r > 1 else stats
@@ -132,15 +133,16 @@ def grow(
                 residual, part, support=part.ravel() != 0.0, tol=recipe.tol, max_iter=recipe.max_iter
             ).coef
         coef = coef.append(part)
-        last = r == rank
-        if recipe.correction == "none" or (recipe.correction == "final" and not (last or nested)):
+        wanted = nested or r == rank
+        if recipe.correction == "none" or (recipe.correction == "final" and not wanted):
             fit = Correction(local_model(stats, coef), 0, True)
         else:
-            tol = recipe.tol if last else (NESTED_TOL if nested else STAGE_TOL)
-            fit = penalised(stats, coef, l1, tol=tol, max_iter=recipe.max_iter if last else STAGE_STEPS)
+            tol, steps = (WANTED_TOL, recipe.max_iter) if wanted else (STAGE_TOL, STAGE_STEPS)
+            fit = penalised(stats, coef, l1, tol=tol, max_iter=steps)
         if recipe.correction == "full":
             coef = fit.coef.alive()
         growth.fits.append(fit)
+        growth.l1.append(l1)
         growth.paths.append(path)
         if on_component is not None:
             on_component(r, fit)
@@ -247,8 +249,14 @@ def _descend(
         entries = model.coef.ravel()
         gradient = model.gradient[free]
         hessian = model.hessian[free][:, free]
-        ridge = np.maximum(hessian.diagonal(), 1e-12 * hessian.diagonal().max(initial=1e-300))
-        step, promise = _step(hessian, gradient, entries[free], ridge * damping, l1, model.coef, free)
+        diagonal = hessian.diagonal()
+        damped = hessian + np.diag(damping * np.maximum(diagonal, 1e-12 * diagonal.max(initial=1e-300)))
+        if l1 == 0.0:
+            step, promise = _newton_step(damped, gradient)
+        else:
+            weights = l1 * penalty_weights(model.coef)[free]
+            accuracy = tol * tol * max(model.loss, 1e-14 * stats.y_scale) / gradient.size
+            step, promise = _lasso_step(damped, gradient, entries[free], weights, accuracy)
         trial_entries = entries.copy()
         trial_entries[free] += step
         trial = local_model(stats, model.coef.with_entries(trial_entries))
@@ -268,31 +276,22 @@ def _descend(
     return Correction(model, max_iter, False)
 
 
-def _step(
-    hessian: Array,
-    gradient: Array,
-    entries: Array,
-    ridge: Array,
-    l1: float,
-    coef: CPCoefficient,
-    free: slice | NDArray[np.intp],
+def _newton_step(hessian: Array, gradient: Array) -> tuple[Array, float]:
+    """Minimise a quadratic model; return the step and the fall that it promises."""
+    _, step, failed = dposv(hessian.T, -gradient)  # transposed: LAPACK wants columns, and the matrix is symmetric
+    if failed:  # semidefinite up to rounding: a longer diagonal is always enough
+        step = np.linalg.solve(hessian + 1e-8 * hessian.diagonal().max() * np.eye(gradient.size), -gradient)
+    return step, -0.5 * float(gradient @ step)
+
+
+def _lasso_step(
+    hessian: Array, gradient: Array, entries: Array, weights: Array, accuracy: float
 ) -> tuple[Array, float]:
-    """Minimise the damped local model; return the step and the fall of the objective that it promises."""
-    damped = hessian.copy()
-    damped.flat[:: gradient.size + 1] += ridge
-    if l1 == 0.0:
-        _, step, failed = dposv(damped, -gradient, overwrite_a=True)
-        if failed:  # semidefinite up to rounding: a longer diagonal is always enough
-            damped = hessian + np.diag(ridge + 1e-8 * hessian.diagonal().max())
-            step = np.linalg.solve(damped, -gradient)
-        return step, -0.5 * float(gradient @ step)
-    weights = l1 * penalty_weights(coef)[free]
+    """Minimise a quadratic model plus ``weights @ |entries|``; return the step and the fall that it promises."""
     moved, slope = entries.copy(), gradient.copy()
-    lasso_quadratic(
-        damped, slope, moved, weights, 1e-16 * max(float(np.abs(entries @ hessian @ entries)), 1e-300), 1000
-    )
+    lasso_quadratic(hessian, slope, moved, weights, accuracy, 1000)
     step = moved - entries
-    quadratic = float(gradient @ step) + 0.5 * float(step @ (slope - gradient))
+    quadratic = 0.5 * float((gradient + slope) @ step)
     return step, -quadratic - float(weights @ (np.abs(moved) - np.abs(entries)))
 
 
@@ -309,15 +308,15 @@ def _curve_scale_exchanges(hessian: Array, coef: CPCoefficient) -> None:
 
     The loss does not change along them, so neither do minimisers; without it no entry's variance would exist.
     """
-    sizes = [f.shape[0] for f in coef.factors]
-    R, starts = coef.rank, np.cumsum([0, *(d * coef.rank for d in sizes)])
-    exchange = np.zeros((hessian.shape[0], (len(sizes) - 1) * R))
-    for k in range(1, len(sizes)):
-        for r in range(R):
-            column = (k - 1) * R + r
-            for mode, sign in ((0, 1.0), (k, -1.0)):
-                factor = coef.factors[mode][:, r]
-                norm = np.linalg.norm(factor)
-                exchange[starts[mode] + r : starts[mode + 1] : R, column] = sign * factor / (norm or 1.0)
+    sizes, R = [f.shape[0] for f in coef.factors], coef.rank
+    # The direction (u_1, -u_k) for each k > 1 adds u_1 u_1', -u_1 u_k', -u_k u_1' and u_k u_k', u of unit norm.
+    pattern = np.eye(len(sizes))
+    pattern[0], pattern[:, 0] = -1.0, -1.0
+    pattern[0, 0] = len(sizes) - 1.0
+    signs = np.repeat(np.repeat(pattern, sizes, axis=0), sizes, axis=1)
+    norms = [np.sqrt(np.einsum("ir,ir->r", f, f)) for f in coef.factors]
+    units = np.concatenate([f / np.where(n > 0, n, 1.0) for f, n in zip(coef.factors, norms, strict=True)])
     strength = 10.0 * float(hessian.diagonal().mean())
-    hessian += strength * (exchange @ exchange.T)
+    blocks = hessian.reshape(sum(sizes), R, sum(sizes), R)
+    for r in range(R):
+        blocks[:, r, :, r] += strength * signs * np.outer(units[:, r], units[:, r])

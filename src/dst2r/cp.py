@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +23,10 @@ Array = NDArray[np.float64]
 
 def khatri_rao(matrices: Iterable[Array], rank: int) -> Array:
     """Column-wise Kronecker product in C order, shape ``(prod d_k, rank)``; a row of ones if there is no matrix."""
-    return reduce(
-        lambda left, right: (left[:, None, :] * right[None, :, :]).reshape(len(left) * len(right), rank),
-        matrices,
-        np.ones((1, rank)),
-    )
+    product = np.ones((1, rank))
+    for i, matrix in enumerate(matrices):
+        product = matrix if i == 0 else (product[:, None] * matrix).reshape(len(product) * len(matrix), rank)
+    return product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,11 +85,15 @@ class CPCoefficient:
         """Sum of absolute entries of every component, shape (R,)."""
         return np.prod([np.abs(f).sum(axis=0) for f in self.factors], axis=0)
 
+    def living(self) -> NDArray[np.bool_]:
+        """Which components are not zero, shape (R,)."""
+        return np.logical_and.reduce([f.any(axis=0) for f in self.factors])
+
     def n_parameters(self) -> int:
         """Free numbers: non-zero entries less the scales that modes of a component share."""
-        alive = self.l1_norms() > 0
-        entries = sum(int(np.count_nonzero(f[:, alive])) for f in self.factors)
-        return entries - int(alive.sum()) * (len(self.factors) - 1)
+        living = self.living()
+        entries = sum(np.count_nonzero(f, axis=0) for f in self.factors)
+        return int(((entries - len(self.factors) + 1) * living).sum())
 
     def ravel(self) -> Array:
         """All factor entries in one vector: mode by mode, then entry, then component."""
@@ -98,9 +101,8 @@ class CPCoefficient:
 
     def with_entries(self, entries: Array) -> CPCoefficient:
         """Coefficient of the same shape from a vector laid out as :meth:`ravel`."""
-        cuts = np.cumsum([f.size for f in self.factors])[:-1]
-        parts = np.split(entries, cuts)
-        factors = tuple(part.reshape(f.shape) for part, f in zip(parts, self.factors, strict=True))
+        ends = accumulate(f.size for f in self.factors)
+        factors = tuple(entries[end - f.size : end].reshape(f.shape).copy() for f, end in zip(self.factors, ends))
         return CPCoefficient(factors, self.n_x_modes)
 
     def take(self, components: Sequence[int] | Array | slice) -> CPCoefficient:
@@ -114,7 +116,7 @@ class CPCoefficient:
 
     def alive(self) -> CPCoefficient:
         """Without the components that are zero."""
-        return self.take(np.flatnonzero(self.l1_norms() > 0))
+        return self.take(np.flatnonzero(self.living()))
 
     def balanced(self) -> CPCoefficient:
         """Give all modes of a component the same norm; the tensor is unchanged."""
@@ -158,21 +160,21 @@ def contract_all_but_one(A: Array, factors: Sequence[Array]) -> Array:
         Rows ordered by mode, then entry, then component. Costs O(R m prod d_k) a mode, most of it in BLAS.
     """
     dims, rank, m = [f.shape[0] for f in factors], factors[0].shape[1], A.shape[1]
-    out = np.empty((sum(dims) * rank, m))
-    start = 0
-    for k, d in enumerate(dims):
-        left, right = khatri_rao(factors[:k], rank), khatri_rao(factors[k + 1 :], rank)
-        block = out[start : start + d * rank].reshape(d, rank, m)
-        # rows of A are (left, d, right); the larger neighbour is summed first, in one product for all components
-        if left.shape[0] >= right.shape[0]:
-            half = (left.T @ A.reshape(left.shape[0], -1)).reshape(rank, d, right.shape[0], m)
+    out = np.empty((sum(dims), rank, m))
+    first = dims[0]
+    np.matmul(khatri_rao(factors[1:], rank).T, A.reshape(first, -1, m), out=out[:first])
+    if len(dims) > 1:
+        # the other modes share the product with the first factor, after which every component is on its own
+        parts = (factors[0].T @ A.reshape(first, -1)).reshape(rank, -1, m)
+        start = first
+        for k, d in enumerate(dims[1:], start=1):
+            left = np.ascontiguousarray(khatri_rao(factors[1:k], rank).T)
+            right = np.ascontiguousarray(khatri_rao(factors[k + 1 :], rank).T)
             for r in range(rank):
-                np.matmul(right[:, r], half[r], out=block[:, r])
-        else:
-            half = np.matmul(right.T, A.reshape(-1, right.shape[0], m)).reshape(left.shape[0], d, rank, m)
-            np.einsum("lr,ldrm->drm", left, half, out=block)
-        start += d * rank
-    return out
+                part = parts[r] if k == 1 else left[r] @ parts[r].reshape(left.shape[1], -1)
+                np.matmul(right[r], part.reshape(d, -1, m), out=out[start : start + d, r])
+            start += d
+    return out.reshape(-1, m)
 
 
 def max_rank(shape: Sequence[int]) -> int:

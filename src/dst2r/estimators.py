@@ -93,9 +93,7 @@ class _DST2RBase(TensorRegressor):
 
         return grow(stats, rank, self._recipe, pick=pick, relax=self.relax, on_component=tell)
 
-    def _finish(
-        self, stats: Statistics, growth: Growth, l1: float | None, criterion: Criterion, *, local: bool
-    ) -> Correction:
+    def _finish(self, stats: Statistics, growth: Growth, l1: float | None, criterion: Criterion) -> Correction:
         """Restart, select and relax the last fit of a growth; set the attributes that tell the way there."""
         self.search_paths_: list[SearchPath] = growth.paths
         self.path_: L1Path | None = None
@@ -110,7 +108,7 @@ class _DST2RBase(TensorRegressor):
             return fit
         if self.n_restarts:
             fit = restart(stats, fit, self.n_restarts, as_generator(self.random_state), self._recipe)
-        selection = select(stats, fit, l1, criterion, relax=self.relax, local=local, recipe=self._recipe)
+        selection = select(stats, fit, l1, criterion, relax=self.relax, start=growth.l1[-1], recipe=self._recipe)
         self.path_, self.l1_ = selection.path, selection.l1
         self.n_iter_ += selection.fit.n_iter
         if not selection.fit.converged:
@@ -256,12 +254,11 @@ class DST2R(_DST2RBase):
         check_rank("rank", self.rank, stats)
         stats, x_scale = self._prepare(stats)
         criterion = Criterion.named(self.l1 if by_name else "bic", stats)
-        local = well_posed(stats, self.rank)
         pick = None
-        if self.correction == "none" or not local:
+        if self.correction == "none" or not well_posed(stats, self.rank):
             pick = pick_by(criterion) if by_name else pick_at(self.l1)
         growth = self._grow(stats, self.rank, pick)
-        fit = self._finish(stats, growth, None if by_name else float(self.l1), criterion, local=local)
+        fit = self._finish(stats, growth, None if by_name else float(self.l1), criterion)
         self._store(fit.coef, stats, x_scale)
         return self
 
@@ -279,7 +276,7 @@ class DST2RCV(_DST2RBase):
         As scikit-learn's; groups are given to :meth:`fit`.
     rule : {"min", "1se"}, default="min"
         The model with the least mean test loss, or the smallest one within a standard error of it.
-    n_l1 : int, default=25
+    n_l1 : int, default=20
         Points of the path in ``l1``; the first is 0.
     n_jobs : int or None, default=None
         Folds at a time, by joblib's threads.
@@ -408,14 +405,13 @@ class DST2RCV(_DST2RBase):
             "n_parameters": sizes,
         }
         self.best_rank_, l1 = ranks[row], float(grid[column])
-        criterion, local = Criterion.named("bic", stats), well_posed(stats, self.best_rank_)
-        pick = None
+        criterion, pick = Criterion.named("bic", stats), None
         if self.correction == "none":
             pick = pick_at(l1)
-        elif not local:
+        elif not well_posed(stats, self.best_rank_):
             pick = pick_by(criterion)
         growth = self._grow(stats, self.best_rank_, pick)
-        fit = self._finish(stats, growth, l1, criterion, local=local)
+        fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats, x_scale)
         return self
 

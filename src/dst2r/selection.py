@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 
 from dst2r._kernels import eliminate, lasso_quadratic
 from dst2r.correction import (
+    WANTED_TOL,
     Correction,
     LocalModel,
     Mask,
@@ -25,7 +26,8 @@ from dst2r.search import SearchPath
 from dst2r.statistics.base import Statistics
 
 CRITERIA = ("bic", "aic", "ebic")
-N_L1 = 25  # points of a path
+N_L1 = 20  # points of a path
+PATH_STEPS = 4  # correction steps at a point of an exact path, which starts next to its minimum
 L1_RANGE = 1e-4  # the path covers this fraction of the largest useful l1 up to 1
 
 
@@ -61,14 +63,18 @@ class Criterion:
 
     def __call__(self, loss: float, n_parameters: int, rank: int) -> float:
         """Value for a model; infinite for one that spends more than half of the data on its numbers."""
-        if 2 * n_parameters > self.n_values:
+        if not self.affords(n_parameters):
             return math.inf
         fit = self.n_values * math.log(max(loss, 1e-300))
         return fit + self.price * n_parameters + self.component_price * rank
 
+    def affords(self, n_parameters: int) -> bool:
+        """Whether the data are at least twice as many as the numbers."""
+        return 2 * n_parameters <= self.n_values
+
     def of(self, fit: Correction) -> float:
         """Value for a corrected coefficient."""
-        return self(fit.model.loss, fit.coef.n_parameters(), int((fit.coef.l1_norms() > 0).sum()))
+        return self(fit.model.loss, fit.coef.n_parameters(), int(fit.coef.living().sum()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,34 +119,63 @@ def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
     """
     entries, weights = model.coef.ravel(), penalty_weights(model.coef)
     moved, slope = entries.copy(), model.gradient.copy()
-    tol = 1e-8 * max(float(entries @ model.hessian @ entries), 1e-300) / max(1, entries.size)
+    tol = 1e-6 * max(float(entries @ model.hessian @ entries), 1e-300) / max(1, entries.size)
     coefs, relaxed, losses = [], [], []
+    support = np.zeros(0, dtype=bool)
     for l1 in grid:
         if l1 > 0.0:
             lasso_quadratic(model.hessian, slope, moved, l1 * weights, tol, 200)
-        coef = _without_dead(model.coef.with_entries(moved))
-        refit, loss = _local_refit(model, coef.ravel() != 0.0)
+        before, coef = support, _without_dead(model.coef.with_entries(moved))
+        support = coef.ravel() != 0.0
+        if not np.array_equal(before, support):
+            entries, loss = _local_refit(model, support)
+            refit = model.coef.with_entries(entries)
         coefs.append(coef)
-        relaxed.append(model.coef.with_entries(refit))
+        relaxed.append(refit)
         losses.append(loss)
     return _path(grid, np.array(losses), coefs, relaxed, criterion)
 
 
 def exact_path(
-    stats: Statistics, coef: CPCoefficient, grid: Array, criterion: Criterion, *, tol: float, max_iter: int
+    stats: Statistics,
+    coef: CPCoefficient,
+    start: float,
+    grid: Array,
+    criterion: Criterion,
+    tol: float = WANTED_TOL,
+    max_iter: int = PATH_STEPS,
 ) -> L1Path:
-    """Path of the objective itself, for data too few to expand around an unpenalised fit."""
-    coefs, relaxed, losses = [], [], []
-    for l1 in grid:
-        coef = penalised(stats, coef, l1, tol=tol, max_iter=max_iter).coef.alive()
-        coefs.append(coef)
-        refit, loss = coef, stats.loss(coef)
-        if math.isfinite(criterion(1.0, coef.n_parameters(), coef.rank)):
-            fit = least_squares(stats, coef, support=coef.ravel() != 0.0, tol=tol, max_iter=max_iter)
-            refit, loss = fit.coef, fit.model.loss
-        relaxed.append(refit)
-        losses.append(loss)
-    return _path(grid, np.array(losses), coefs, relaxed, criterion)
+    """Path of the objective itself, each point from its neighbour, up and down from the l1 that ``coef`` fits."""
+    coefs, relaxed, losses = [coef] * grid.size, [coef] * grid.size, np.empty(grid.size)
+    upwards, downwards = np.flatnonzero(grid >= start), np.flatnonzero(grid < start)[::-1]
+    for order in (upwards, downwards):
+        point = coef
+        support, refit, loss = np.zeros(0, dtype=bool), coef, stats.loss(coef)
+        for t in order:
+            point = penalised(stats, point, float(grid[t]), tol=tol, max_iter=max_iter).coef.alive()
+            before, support = support, point.ravel() != 0.0
+            if not np.array_equal(before, support):
+                refit, loss = point, stats.loss(point)
+                if criterion.affords(point.n_parameters()):
+                    fit = least_squares(stats, point, support=support, tol=tol, max_iter=max_iter)
+                    refit, loss = fit.coef, fit.model.loss
+            coefs[t], relaxed[t], losses[t] = point, refit, loss
+    return _path(grid, losses, coefs, relaxed, criterion)
+
+
+def joint_path(stats: Statistics, fit: Correction, start: float, grid: Array, criterion: Criterion) -> L1Path:
+    """Path by the local model where that can be trusted, else exact.
+
+    Trusted means: fitted without penalty, and at the point that the criterion chooses the true loss is not worse than
+    the model's by more than the price of one number.
+    """
+    if start == 0.0:
+        path = local_path(fit.model, grid, criterion)
+        t = path.chosen
+        truth = max(stats.loss(path.relaxed[t]), 1e-300)
+        if criterion.n_values * math.log(truth / max(path.loss[t], 1e-300)) <= criterion.price:
+            return path
+    return exact_path(stats, fit.coef, start, grid, criterion)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,28 +194,25 @@ def select(
     criterion: Criterion,
     *,
     relax: bool,
-    local: bool,
+    start: float,
     recipe: Recipe,
 ) -> Selection:
-    """Thin out a corrected fit at a given l1, or (None) where the criterion is least along the path."""
-    effort = {"tol": recipe.tol, "max_iter": recipe.max_iter}
+    """Thin out a fit that was corrected at ``start``: to a given l1, or (None) where the criterion is least."""
+    final = {"tol": recipe.tol, "max_iter": recipe.max_iter}
+    rough = {"tol": max(recipe.tol, WANTED_TOL), "max_iter": recipe.max_iter}
     grid = l1_grid(stats.kkt_start()[0], N_L1)
-    if local:
-        path = local_path(fit.model, grid, criterion)
-    else:
-        path = exact_path(stats, fit.coef, grid[1:], criterion, **effort)
-    if l1 is not None:
-        if l1 > 0.0:
-            fit = penalised(stats, fit.coef, l1, **effort)
-            if relax:
-                fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **effort)
-        return Selection(fit, l1, path)
-    chosen = float(path.l1[path.chosen])
-    support = path.coefs[path.chosen].ravel() != 0.0
-    if relax:
-        fit = refit_support(stats, path.relaxed[path.chosen], support, **effort)
-        return Selection(stepwise(stats, fit, criterion, **effort), chosen, path)
-    return Selection(penalised(stats, path.coefs[path.chosen], chosen, **effort), chosen, path)
+    path = joint_path(stats, fit, start, grid, criterion)
+    if l1 is None:
+        chosen = float(path.l1[path.chosen])
+        if not relax:
+            return Selection(penalised(stats, path.coefs[path.chosen], chosen, **final), chosen, path)
+        fit = refit_support(stats, path.relaxed[path.chosen], path.coefs[path.chosen].ravel() != 0.0, **rough)
+        fit = stepwise(stats, fit, criterion, **rough)
+        return Selection(refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **final), chosen, path)
+    fit = penalised(stats, fit.coef, l1, **final)
+    if relax and l1 > 0.0:
+        fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **final)
+    return Selection(fit, l1, path)
 
 
 def stepwise(
@@ -251,33 +283,37 @@ def fold_surface(
 ) -> CVSurface:
     """Losses on one test fold of the models that the training statistics give, all ranks from one run."""
     loss, size = np.empty((1, len(ranks), grid.size)), np.empty((1, len(ranks), grid.size))
-    zero = CPCoefficient.empty(train.x_shape, train.y_shape)
-
-    def enter(row: int, column: int, coef: CPCoefficient) -> None:
-        loss[0, row, column] = test.prediction_loss(coef, train.x_mean, train.y_mean)
-        size[0, row, column] = coef.n_parameters()
-
-    if recipe.correction == "none":
-        for column, l1 in enumerate(grid):
-            fits = grow(train, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits
-            for row, rank in enumerate(ranks):
-                enter(row, column, fits[min(rank, len(fits)) - 1].coef if fits else zero)
-        return CVSurface(ranks, grid, loss, size)
-    criterion = Criterion.named("bic", train)
-    local = well_posed(train, max(ranks))
-    fits = grow(train, max(ranks), recipe, pick=None if local else pick_by(criterion), nested=True).fits
-    for row, rank in enumerate(ranks):
-        coefs = [zero] * grid.size
-        if fits:
-            fit = fits[min(rank, len(fits)) - 1]
-            if local:
-                path = local_path(fit.model, grid, criterion)
-            else:
-                path = exact_path(train, fit.coef, grid, criterion, tol=recipe.tol, max_iter=recipe.max_iter)
-            coefs = path.relaxed if relax else path.coefs
-        for column, coef in enumerate(coefs):
-            enter(row, column, coef)
+    by_rank = _paths_by_l1 if recipe.correction == "none" else _paths_by_rank
+    for row, coefs in enumerate(by_rank(train, ranks, grid, relax, recipe)):
+        loss[0, row] = test.prediction_losses(coefs, train.x_mean, train.y_mean)
+        size[0, row] = [c.n_parameters() for c in coefs]
     return CVSurface(ranks, grid, loss, size)
+
+
+def _paths_by_rank(
+    stats: Statistics, ranks: tuple[int, ...], grid: Array, relax: bool, recipe: Recipe
+) -> Iterator[list[CPCoefficient]]:
+    """Joint path of each rank's corrected model."""
+    criterion = Criterion.named("bic", stats)
+    pick = None if well_posed(stats, max(ranks)) else pick_by(criterion)
+    growth = grow(stats, max(ranks), recipe, pick=pick, nested=True)
+    for rank in ranks:
+        if not growth.fits:
+            yield [CPCoefficient.empty(stats.x_shape, stats.y_shape)] * grid.size
+            continue
+        last = min(rank, len(growth.fits)) - 1
+        path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion)
+        yield path.relaxed if relax else path.coefs
+
+
+def _paths_by_l1(
+    stats: Statistics, ranks: tuple[int, ...], grid: Array, relax: bool, recipe: Recipe
+) -> Iterator[list[CPCoefficient]]:
+    """The paper's components, all stopped at one l1, for each l1 in turn."""
+    zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
+    runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits for l1 in grid]
+    for rank in ranks:
+        yield [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
 
 
 def pick_at(l1: float) -> Callable[[SearchPath], int]:
@@ -362,14 +398,14 @@ def refit_support(stats: Statistics, coef: CPCoefficient, support: Mask, *, tol:
     """Least squares on a support; components with an empty factor disappear."""
     start = coef.with_entries(np.where(support, coef.ravel(), 0.0))
     mask = coef.with_entries(support.astype(float))
-    living = np.flatnonzero(mask.l1_norms() > 0)
+    living = np.flatnonzero(mask.living())
     start, free = start.take(living), mask.take(living).ravel() > 0
     return least_squares(stats, start, support=free, tol=tol, max_iter=max_iter)
 
 
 def _compact(stats: Statistics, fit: Correction) -> Correction:
     """Without zero components, so that every component has a direction to move in."""
-    if (fit.coef.l1_norms() > 0).all():
+    if fit.coef.living().all():
         return fit
     return least_squares(stats, fit.coef.alive(), support=fit.coef.alive().ravel() != 0.0)
 
@@ -380,12 +416,12 @@ def _local_refit(model: LocalModel, support: Mask) -> tuple[Array, float]:
     alive = np.flatnonzero(support)
     refit = np.where(support, entries, 0.0)
     step = refit - entries
+    slope = model.gradient + model.hessian @ step
+    loss = model.loss + 0.5 * float((model.gradient + slope) @ step)
     if alive.size:
-        slope = (model.gradient + model.hessian @ step)[alive]
-        step[alive] -= _solve(model.hessian[np.ix_(alive, alive)], slope)
-        refit = entries + step
-        refit[~support] = 0.0
-    loss = model.loss + float(model.gradient @ step) + 0.5 * float(step @ model.hessian @ step)
+        move = -_solve(model.hessian[np.ix_(alive, alive)], slope[alive])
+        refit[alive] += move
+        loss += 0.5 * float(slope[alive] @ move)
     return refit, loss
 
 
@@ -393,22 +429,20 @@ def _path(
     grid: Array, losses: Array, coefs: list[CPCoefficient], relaxed: list[CPCoefficient], criterion: Criterion
 ) -> L1Path:
     sizes = [c.n_parameters() for c in coefs]
-    ranks = [int((c.l1_norms() > 0).sum()) for c in coefs]
+    ranks = [int(c.living().sum()) for c in coefs]
     values = [criterion(loss, k, r) for loss, k, r in zip(losses, sizes, ranks, strict=True)]
     return L1Path(np.asarray(grid), losses, np.array(sizes, dtype=float), np.array(values), coefs, relaxed)
 
 
 def _without_dead(coef: CPCoefficient) -> CPCoefficient:
     """Set all factors of a component to zero once one of them is."""
-    living = coef.l1_norms() > 0
-    return CPCoefficient(tuple(f * living for f in coef.factors), coef.n_x_modes)
+    living = coef.living()
+    return coef if living.all() else CPCoefficient(tuple(f * living for f in coef.factors), coef.n_x_modes)
 
 
 def _solve(hessian: Array, right: Array) -> Array:
-    try:
-        return cho_solve(cho_factor(hessian, check_finite=False), right, check_finite=False)
-    except LinAlgError:
-        return np.linalg.lstsq(hessian, right)[0]
+    _, solution, failed = dposv(hessian.T, right)  # transposed: LAPACK wants columns, and the matrix is symmetric
+    return np.linalg.lstsq(hessian, right)[0] if failed else solution
 
 
 def _inverse(hessian: Array) -> Array:

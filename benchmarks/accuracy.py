@@ -63,7 +63,7 @@ STAGES: dict[str, Callable[[int], DST2R | DST2RCV]] = {
     "search alone": lambda r: DST2R(r, l1=0.0, correction="none", relax=False),
     "+ final correction": lambda r: DST2R(r, l1=0.0, correction="final"),
     "+ full correction": lambda r: DST2R(r, l1=0.0),
-    "+ selection (default, BIC)": lambda r: DST2R(r),
+    "+ selection (default, BIC)": DST2R,
     "  EBIC": lambda r: DST2R(r, l1="ebic"),
     "  AIC": lambda r: DST2R(r, l1="aic"),
     "  BIC, final correction": lambda r: DST2R(r, correction="final"),

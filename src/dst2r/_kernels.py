@@ -48,9 +48,9 @@ class Component(NamedTuple):
 class Scratch(NamedTuple):
     """Buffers for sparse outer products and for what a move adds."""
 
-    index: Ints
+    place: Ints
     value: Floats
-    index2: Ints
+    place2: Ints
     value2: Floats
     add_x: Floats
     add_y: Floats
@@ -88,7 +88,7 @@ def outer_of_others(side, offset, stride, skip, also_skip, index, value):  # typ
 def mode_gradients(residual, side, offset, stride, scratch):  # type: ignore[no-untyped-def]
     """Contract ``residual`` with all factors but one, for each mode; laid out as ``side``."""
     gradient = np.empty(side.size)
-    index, value = scratch.index, scratch.value
+    index, value = scratch.place, scratch.value
     for k in range(stride.size):
         count = outer_of_others(side, offset, stride, k, k, index, value)
         for i in range(offset[k], offset[k + 1]):
@@ -178,7 +178,7 @@ def update_curvature(problem, part, scratch, mode, entry, move, weight_after):  
     Only the other modes' directions change: d becomes ``(w d + move e) / w'`` with e the part of u that moves.
     """
     gram, a, offset, stride = problem.gram, part.a, problem.x_offset, problem.x_stride
-    index, value, index2, value2 = scratch.index, scratch.value, scratch.index2, scratch.value2
+    index, value, index2, value2 = scratch.place, scratch.value, scratch.place2, scratch.value2
     shift = (entry - offset[mode]) * stride[mode]
     keep, add = part.numbers[WEIGHT] / weight_after, move / weight_after
     for k in range(stride.size):
@@ -247,19 +247,19 @@ def contract(problem, part, scratch, step, l1, slack):  # type: ignore[no-untype
     update_curvature(problem, part, scratch, mode, entry, move, after)
 
     # e = the part of u that the entry multiplies: one slice, non-zero where the other factors are
-    count = outer_of_others(part.a, offset, stride, mode, mode, scratch.index, scratch.value)
+    count = outer_of_others(part.a, offset, stride, mode, mode, scratch.place, scratch.value)
     base = (entry - start) * stride[mode]
     scratch.add_x[:] = 0.0
     scratch.add_y[:] = 0.0
     e_gram_u, e_cross_v, e_gram_e = 0.0, 0.0, 0.0
     for e in range(count):
-        j, c = base + scratch.index[e], scratch.value[e]
+        j, c = base + scratch.place[e], scratch.value[e]
         e_gram_u += c * part.gram_u[j]
         e_cross_v += c * part.cross_v[j]
         add_scaled(scratch.add_x, c, problem.gram[j])
         add_scaled(scratch.add_y, c, problem.cross[j])
     for e in range(count):
-        e_gram_e += scratch.value[e] * scratch.add_x[base + scratch.index[e]]
+        e_gram_e += scratch.value[e] * scratch.add_x[base + scratch.place[e]]
 
     numbers[WEIGHT] = move_entry(part.a, start, stop, entry, move, weight)
     keep, add = weight / numbers[WEIGHT], move / numbers[WEIGHT]
@@ -285,12 +285,12 @@ def generate(problem, part, scratch, step, l1, slack):  # type: ignore[no-untype
         return False, 0.0
     mode = mode_of(entry, offset)
     start, stop = offset[mode], offset[mode + 1]
-    count = outer_of_others(part.b, offset, stride, mode, mode, scratch.index, scratch.value)
+    count = outer_of_others(part.b, offset, stride, mode, mode, scratch.place, scratch.value)
     base = (entry - start) * stride[mode]
     scratch.add_x[:] = 0.0
     e_v, e_e, e_cross_u = 0.0, 0.0, 0.0
     for e in range(count):
-        j, c = base + scratch.index[e], scratch.value[e]
+        j, c = base + scratch.place[e], scratch.value[e]
         e_v += c * part.v[j]
         e_e += c * c
         e_cross_u += c * part.cross_u[j]
@@ -303,7 +303,7 @@ def generate(problem, part, scratch, step, l1, slack):  # type: ignore[no-untype
     mix(part.cross_v, keep, add, scratch.add_x)
     mix(part.v, keep, 0.0, part.v)
     for e in range(count):
-        part.v[base + scratch.index[e]] += add * scratch.value[e]
+        part.v[base + scratch.place[e]] += add * scratch.value[e]
     return True, change
 
 

@@ -231,7 +231,7 @@ def penalised(
 def penalty_weights(coef: CPCoefficient) -> Array:
     """What an entry of absolute value one adds to ``sum_r ||B_r||_1``, laid out as ``coef.ravel()`` (eq. 12)."""
     norms = [np.abs(f).sum(axis=0) for f in coef.factors]
-    others = [np.prod([n for l, n in enumerate(norms) if l != k], axis=0, initial=1.0) for k in range(len(norms))]
+    others = [np.prod(norms[:k] + norms[k + 1 :], axis=0, initial=1.0) for k in range(len(norms))]
     return np.concatenate([np.tile(o, f.shape[0]) for o, f in zip(others, coef.factors, strict=True)])
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,10 +102,12 @@ class CPCoefficient:
     def with_entries(self, entries: Array) -> CPCoefficient:
         """Coefficient of the same shape from a vector laid out as :meth:`ravel`."""
         ends = accumulate(f.size for f in self.factors)
-        factors = tuple(entries[end - f.size : end].reshape(f.shape).copy() for f, end in zip(self.factors, ends))
+        factors = tuple(
+            entries[end - f.size : end].reshape(f.shape).copy() for f, end in zip(self.factors, ends, strict=True)
+        )
         return CPCoefficient(factors, self.n_x_modes)
 
-    def take(self, components: Sequence[int] | Array | slice) -> CPCoefficient:
+    def take(self, components: Sequence[int] | NDArray[np.integer[Any]]) -> CPCoefficient:
         """Coefficient of some of the components, in the order given."""
         return CPCoefficient(tuple(f[:, components] for f in self.factors), self.n_x_modes)
 

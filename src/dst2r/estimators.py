@@ -54,7 +54,7 @@ class _DST2RBase(TensorRegressor):
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R)."""
         X = self._validate_new(X)
-        weights, factors = self.cp_
+        _, factors = self.cp_
         U = CPCoefficient(tuple(factors), len(factors) - self.intercept_.ndim).x_side()
         centred = (X - self.x_mean_.astype(X.dtype)) / self.x_scale_.astype(X.dtype)
         return centred @ U.astype(X.dtype)
@@ -97,7 +97,7 @@ class _DST2RBase(TensorRegressor):
         """Restart, select and relax the last fit of a growth; set the attributes that tell the way there."""
         self.search_paths_: list[SearchPath] = growth.paths
         self.path_: L1Path | None = None
-        self.l1_ = 0.0 if l1 is None else l1
+        self.l1_ = 0.0 if l1 is None else float(l1)
         self.n_iter_ = sum(fit.n_iter for fit in growth.fits)
         if not growth.fits:  # the responses do not vary with the predictors at all
             return least_squares(stats, CPCoefficient.empty(stats.x_shape, stats.y_shape))
@@ -246,19 +246,19 @@ class DST2R(_DST2RBase):
             For instance ``GramStatistics.from_arrays(X, Y)``, or a sum of such parts.
         """
         self._check_parameters()
-        by_name = isinstance(self.l1, str)
-        if by_name:
-            check_choice("l1", self.l1, CRITERIA)
-        else:
-            check_number("l1", self.l1)
+        l1 = None if isinstance(self.l1, str) else self.l1
+        name = self.l1 if isinstance(self.l1, str) else "bic"
+        check_choice("l1", name, CRITERIA)
+        if l1 is not None:
+            check_number("l1", l1)
         check_rank("rank", self.rank, stats)
         stats, x_scale = self._prepare(stats)
-        criterion = Criterion.named(self.l1 if by_name else "bic", stats)
+        criterion = Criterion.named(name, stats)
         pick = None
         if self.correction == "none" or not well_posed(stats, self.rank):
-            pick = pick_by(criterion) if by_name else pick_at(self.l1)
+            pick = pick_by(criterion) if l1 is None else pick_at(l1)
         growth = self._grow(stats, self.rank, pick)
-        fit = self._finish(stats, growth, None if by_name else float(self.l1), criterion)
+        fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats, x_scale)
         return self
 

@@ -5,6 +5,7 @@ A method adds its parameters and ``fit_statistics``; it never sees X and Y, only
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FLOATS = [np.float64, np.float32]
 
 
-class TensorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class TensorRegressor(RegressorMixin, BaseEstimator):
     """Linear regression of a response tensor on a predictor tensor.
 
     Attributes set by :meth:`fit`: ``coef_`` of shape ``x_shape + y_shape``, ``intercept_`` of shape
@@ -59,17 +60,17 @@ class TensorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input."""
-        X = self._validate_new(X)
-        coef = self.coef_.reshape(X.shape[1], -1).astype(X.dtype, copy=False)
-        Y = X @ coef + self.intercept_.ravel().astype(X.dtype, copy=False)
-        return Y.reshape(X.shape[0], *self.intercept_.shape)
+        rows = self._validate_new(X)
+        coef = self.coef_.reshape(rows.shape[1], -1).astype(rows.dtype, copy=False)
+        Y = rows @ coef + self.intercept_.ravel().astype(rows.dtype, copy=False)
+        return Y.reshape(len(rows), *self.intercept_.shape)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of the predictions, averaged over response entries: scikit-learn's definition on flattened responses."""
         return float(r2_score(np.asarray(y), self.predict(X), sample_weight=sample_weight))
 
     def _validate_training(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
         x_rules = {"dtype": FLOATS, "allow_nd": True, "ensure_min_samples": 2}
         y_rules = {"dtype": np.float64, "allow_nd": True, "ensure_2d": False, "ensure_min_features": 0}
@@ -86,7 +87,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # s
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return X, Y, weight
 
-    def _validate_new(self, X: ArrayLike) -> NDArray[Any]:
+    def _validate_new(self, X: Any) -> NDArray[Any]:
         """Check predictors against the fitted shape and return them as a matrix (n, P)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
@@ -115,7 +116,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # s
 def check_number(name: str, value: Any, *, low: float = 0.0, strict: bool = False, integer: bool = False) -> None:
     """Raise unless ``value`` is a finite number (or integer) that is at least, or strictly above, ``low``."""
     kind = Integral if integer else Real
-    good = isinstance(value, kind) and not isinstance(value, bool) and np.isfinite(value)
+    good = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < low or (strict and value == low):
         bound = f"{'greater than' if strict else 'at least'} {low:g}"
         raise ValueError(f"{name} is {value!r}; expected {'an integer' if integer else 'a number'} {bound}.")

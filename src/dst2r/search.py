@@ -1,4 +1,4 @@
-"""The paper's search for one component: contract and generate in turn, giving a full path (docs/maths.md, section 3)."""
+"""The paper's search for one component: contract and generate in turn (docs/maths.md, section 3)."""
 
 from __future__ import annotations
 

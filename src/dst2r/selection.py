@@ -198,20 +198,21 @@ def select(
     recipe: Recipe,
 ) -> Selection:
     """Thin out a fit that was corrected at ``start``: to a given l1, or (None) where the criterion is least."""
-    final = {"tol": recipe.tol, "max_iter": recipe.max_iter}
-    rough = {"tol": max(recipe.tol, WANTED_TOL), "max_iter": recipe.max_iter}
+    tol, steps = recipe.tol, recipe.max_iter
     grid = l1_grid(stats.kkt_start()[0], N_L1)
     path = joint_path(stats, fit, start, grid, criterion)
-    if l1 is None:
-        chosen = float(path.l1[path.chosen])
-        if not relax:
-            return Selection(penalised(stats, path.coefs[path.chosen], chosen, **final), chosen, path)
-        fit = refit_support(stats, path.relaxed[path.chosen], path.coefs[path.chosen].ravel() != 0.0, **rough)
-        fit = stepwise(stats, fit, criterion, **rough)
-        return Selection(refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **final), chosen, path)
-    fit = penalised(stats, fit.coef, l1, **final)
-    if relax and l1 > 0.0:
-        fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, **final)
+    if l1 is not None:
+        fit = penalised(stats, fit.coef, l1, tol=tol, max_iter=steps)
+        if relax and l1 > 0.0:
+            fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
+        return Selection(fit, l1, path)
+    chosen = path.chosen
+    l1, coef, refit = float(path.l1[chosen]), path.coefs[chosen], path.relaxed[chosen]
+    if not relax:
+        return Selection(penalised(stats, coef, l1, tol=tol, max_iter=steps), l1, path)
+    fit = refit_support(stats, refit, coef.ravel() != 0.0, tol=WANTED_TOL, max_iter=steps)
+    fit = stepwise(stats, fit, criterion, tol=WANTED_TOL, max_iter=steps)
+    fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
     return Selection(fit, l1, path)
 
 
@@ -442,7 +443,7 @@ def _without_dead(coef: CPCoefficient) -> CPCoefficient:
 
 def _solve(hessian: Array, right: Array) -> Array:
     _, solution, failed = dposv(hessian.T, right)  # transposed: LAPACK wants columns, and the matrix is symmetric
-    return np.linalg.lstsq(hessian, right)[0] if failed else solution
+    return np.asarray(np.linalg.lstsq(hessian, right)[0]) if failed else np.asarray(solution)
 
 
 def _inverse(hessian: Array) -> Array:

@@ -47,7 +47,7 @@ class GramStatistics(Statistics):
 
     @classmethod
     def from_arrays(
-        cls, X: ArrayLike, Y: ArrayLike, sample_weight: ArrayLike | None = None, *, center: bool = True
+        cls, X: Any, Y: Any, sample_weight: ArrayLike | None = None, *, center: bool = True
     ) -> GramStatistics:
         """Accumulate over blocks of rows, in float64, with extra memory for one block.
 

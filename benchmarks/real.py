@@ -81,7 +81,7 @@ def main() -> None:
         parser.error("name the folder that holds the two .npz files with --data or DST2R_DATA")
     cases = {
         "serology": (serology, {"ranks": range(1, 13)}),
-        "beijing": (beijing, {"ranks": range(1, 13), "standardize": True}),
+        "beijing": (beijing, {"ranks": (8, 16, 24), "l2": (0.3, 1.0, 3.0), "n_l1": 1, "standardize": True}),
     }
     for name, (load, options) in cases.items():
         if args.only in (None, name):

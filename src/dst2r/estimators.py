@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from tensorly.cp_tensor import CPTensor
 
 
+Folds = Sequence[tuple[GramStatistics, GramStatistics]]
+AnyStatistics = TypeVar("AnyStatistics", bound=Statistics)
+
+
 class _DST2RBase(TensorRegressor):
     """Parameters and steps that both estimators share."""
 
-    l2: float
     correction: str
     relax: bool
     step_size: float | str
@@ -60,7 +63,6 @@ class _DST2RBase(TensorRegressor):
         return centred @ U.astype(X.dtype)
 
     def _check_parameters(self) -> None:
-        check_number("l2", self.l2)
         check_choice("correction", self.correction, ("full", "final", "none"))
         if self.step_size != "auto":
             check_number("step_size", self.step_size, strict=True)
@@ -74,14 +76,14 @@ class _DST2RBase(TensorRegressor):
     def _recipe(self) -> Recipe:
         return Recipe(self.correction, self.step_size, self.tol, self.max_iter)
 
-    def _prepare(self, stats: Statistics) -> tuple[Statistics, Array]:
-        """Predictors in units of their spread if asked, and the ridge; returns the scale of X, too."""
+    def _scale(self, stats: AnyStatistics) -> tuple[AnyStatistics, Array]:
+        """Statistics with predictors in units of their spread, if asked, and what they were divided by."""
         scale = np.ones(stats.n_x)
         if self.standardize:
             spread = np.sqrt(stats.x_square())
             scale = np.where(spread > 0, spread, 1.0)
             stats = stats.scaled(scale)
-        return stats.ridged(self.l2), scale
+        return stats, scale
 
     def _say(self, text: str) -> None:
         if self.verbose:
@@ -237,6 +239,15 @@ class DST2R(_DST2RBase):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("rank", self.rank, low=1, integer=True)
+        check_number("l2", self.l2)
+        if isinstance(self.l1, str):
+            check_choice("l1", self.l1, CRITERIA)
+        else:
+            check_number("l1", self.l1)
+
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated.
 
@@ -246,13 +257,11 @@ class DST2R(_DST2RBase):
             For instance ``GramStatistics.from_arrays(X, Y)``, or a sum of such parts.
         """
         self._check_parameters()
+        check_rank("rank", self.rank, stats)
         l1 = None if isinstance(self.l1, str) else self.l1
         name = self.l1 if isinstance(self.l1, str) else "bic"
-        check_choice("l1", name, CRITERIA)
-        if l1 is not None:
-            check_number("l1", l1)
-        check_rank("rank", self.rank, stats)
-        stats, x_scale = self._prepare(stats)
+        stats, x_scale = self._scale(stats)
+        stats = stats.ridged(self.l2)
         criterion = Criterion.named(name, stats)
         pick = None
         if self.correction == "none" or not well_posed(stats, self.rank):
@@ -277,19 +286,22 @@ class DST2RCV(_DST2RBase):
     rule : {"min", "1se"}, default="min"
         The model with the least mean test loss, or the smallest one within a standard error of it.
     n_l1 : int, default=20
-        Points of the path in ``l1``; the first is 0.
+        Points of the path in ``l1``; the first is 0, so that 1 leaves only rank and ridge to choose.
     n_jobs : int or None, default=None
         Folds at a time, by joblib's threads.
-    l2, correction, relax, step_size, tol, max_iter, n_restarts, fit_intercept, standardize, random_state, verbose
+    l2 : float or sequence of float, default=0.0
+        Ridge penalty, or those to choose from.
+    correction, relax, step_size, tol, max_iter, n_restarts, fit_intercept, standardize, random_state, verbose
         As for :class:`DST2R`.
 
     Attributes
     ----------
-    best_rank_ : int
-        The rank that was chosen.
+    best_rank_, l2_ : int, float
+        The rank and the ridge penalty that were chosen.
     cv_results_ : dict
         ``ranks`` (n_ranks,), ``l1`` (n_l1,), ``test_loss`` and ``n_parameters`` (n_folds, n_ranks, n_l1): half the
         mean squared error of a response and the numbers that the model needed; ``mean_test_loss`` (n_ranks, n_l1).
+        All at the chosen ridge; ``l2`` and ``l2_test_loss`` hold the candidates and the least mean loss of each.
     coef_, cp_, intercept_, rank_, n_parameters_, l1_, path_, search_paths_, n_iter_, statistics_
         As for :class:`DST2R`, of the fit to all samples.
 
@@ -309,7 +321,7 @@ class DST2RCV(_DST2RBase):
         rule: str = "min",
         n_l1: int = N_L1,
         n_jobs: int | None = None,
-        l2: float = 0.0,
+        l2: float | Sequence[float] = 0.0,
         correction: str = "full",
         relax: bool = True,
         step_size: float | str = "auto",
@@ -356,6 +368,7 @@ class DST2RCV(_DST2RBase):
         groups : array-like of shape (n,), optional
             For splitters that keep groups together.
         """
+        self._check_parameters()
         X, Y, weight = self._validate_training(X, y, sample_weight)
         splits = list(check_cv(self.cv).split(X, Y, groups))
         total, folds = fold_statistics(X, Y, splits, weight, center=self.fit_intercept)
@@ -374,37 +387,42 @@ class DST2RCV(_DST2RBase):
         folds = list(zip(leave_one_out(parts), parts, strict=True))
         return self._fit_folds(folds[0][0] + folds[0][1], folds)
 
-    def _fit_folds(self, total: GramStatistics, folds: Sequence[tuple[GramStatistics, GramStatistics]]) -> Self:
-        self._check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for l2 in np.atleast_1d(self.l2):
+            check_number("l2", float(l2))
         check_choice("rule", self.rule, ("min", "1se"))
-        check_number("n_l1", self.n_l1, low=2, integer=True)
+        check_number("n_l1", self.n_l1, low=1, integer=True)
         if len(self.ranks) == 0:
             raise ValueError("ranks is empty; expected at least one rank, for instance (1, 2, 3).")
         for rank in self.ranks:
+            check_number("ranks", rank, low=1, integer=True)
+
+    def _fit_folds(self, total: GramStatistics, folds: Folds) -> Self:
+        self._check_parameters()
+        for rank in self.ranks:
             check_rank("ranks", rank, total)
+        scaled, x_scale = self._scale(total)
+        if self.standardize:
+            folds = [(train.scaled(x_scale), test.scaled(x_scale)) for train, test in folds]
         ranks = tuple(sorted({int(rank) for rank in self.ranks}))
-        stats, x_scale = self._prepare(total)
-        grid = l1_grid(stats.kkt_start()[0], self.n_l1)
-
-        def surface(k: int, train: Statistics, test: Statistics) -> CVSurface:
-            train, test = train.scaled(x_scale).ridged(self.l2), test.scaled(x_scale)
-            found = fold_surface(train, test, ranks, grid, relax=self.relax, recipe=self._recipe)
-            self._say(f"fold {k + 1} of {len(folds)}: least test loss {found.loss.min():.6g}")
-            return found
-
-        jobs = (delayed(surface)(k, train, test) for k, (train, test) in enumerate(folds))
-        surfaces = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
-        losses = np.concatenate([s.loss for s in surfaces])
-        sizes = np.concatenate([s.n_parameters for s in surfaces])
-        row, column = CVSurface(ranks, grid, losses, sizes).choose(self.rule)
+        grid = l1_grid(scaled.kkt_start()[0], self.n_l1)
+        ridges = [float(l2) for l2 in np.atleast_1d(self.l2)]
+        surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
+        least = [surface.loss.mean(axis=0).min() for surface in surfaces]
+        best = int(np.argmin(least))
+        row, column = surfaces[best].choose(self.rule)
+        self.best_rank_, self.l2_, l1 = ranks[row], ridges[best], float(grid[column])
         self.cv_results_ = {
             "ranks": np.array(ranks),
             "l1": grid,
-            "test_loss": losses,
-            "mean_test_loss": losses.mean(axis=0),
-            "n_parameters": sizes,
+            "l2": np.array(ridges),
+            "test_loss": surfaces[best].loss,
+            "mean_test_loss": surfaces[best].loss.mean(axis=0),
+            "n_parameters": surfaces[best].n_parameters,
+            "l2_test_loss": np.array(least),
         }
-        self.best_rank_, l1 = ranks[row], float(grid[column])
+        stats = scaled.ridged(self.l2_)
         criterion, pick = Criterion.named("bic", stats), None
         if self.correction == "none":
             pick = pick_at(l1)
@@ -414,6 +432,19 @@ class DST2RCV(_DST2RBase):
         fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats, x_scale)
         return self
+
+    def _surface(self, folds: Folds, ranks: tuple[int, ...], grid: Array, l2: float) -> CVSurface:
+        """Test losses of all folds over ranks and grid."""
+
+        def of_fold(k: int, train: GramStatistics, test: GramStatistics) -> CVSurface:
+            found = fold_surface(train.ridged(l2), test, ranks, grid, relax=self.relax, recipe=self._recipe)
+            self._say(f"l2 = {l2:g}, fold {k + 1} of {len(folds)}: least test loss {found.loss.min():.6g}")
+            return found
+
+        jobs = (delayed(of_fold)(k, *fold) for k, fold in enumerate(folds))
+        parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
+        loss, size = ([getattr(part, name) for part in parts] for name in ("loss", "n_parameters"))
+        return CVSurface(ranks, grid, np.concatenate(loss), np.concatenate(size))
 
 
 def check_rank(name: str, rank: Any, stats: Statistics) -> None:

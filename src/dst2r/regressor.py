@@ -55,6 +55,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             A weight of k counts as k repetitions of the sample.
         """
+        self._check_parameters()
         X, Y, weight = self._validate_training(X, y, sample_weight)
         return self.fit_statistics(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept))
 
@@ -68,6 +69,9 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of the predictions, averaged over response entries: scikit-learn's definition on flattened responses."""
         return float(r2_score(np.asarray(y), self.predict(X), sample_weight=sample_weight))
+
+    def _check_parameters(self) -> None:
+        """Complain about constructor parameters, before the data are touched."""
 
     def _validate_training(
         self, X: Any, y: Any, sample_weight: ArrayLike | None

@@ -200,9 +200,7 @@ def test_support_rates():
     rng = np.random.default_rng(3)
     truth, coef = (rng.standard_normal((4, 3, 2)) * (rng.random((4, 3, 2)) < 0.5) for _ in range(2))
     matrix = sklearn.metrics.confusion_matrix(truth.ravel() != 0, coef.ravel() != 0)
-    assert_allclose(
-        support_rates(coef, truth), (matrix[1, 1] / matrix[1].sum(), matrix[0, 1] / matrix[0].sum())
-    )
+    assert_allclose(support_rates(coef, truth), (matrix[1, 1] / matrix[1].sum(), matrix[0, 1] / matrix[0].sum()))
     assert support_rates(np.zeros((4, 3, 2)), truth) == (0, 0)
     assert_allclose(support_rates(coef, np.ones((4, 3, 2))), ((coef != 0).mean(), np.nan))
     assert support_rates(truth + 1e-9, truth, tol=1e-6) == (1, 0)
@@ -239,9 +237,7 @@ def test_r2_is_scikit_learns(y_shape, weighted):
     P = Y + rng.standard_normal((20, *y_shape))
     weight = rng.random(20) if weighted else None
     flat = Y.reshape(20, -1), P.reshape(20, -1)
-    assert_allclose(
-        r2_score(Y, P, sample_weight=weight), sklearn.metrics.r2_score(*flat, sample_weight=weight)
-    )
+    assert_allclose(r2_score(Y, P, sample_weight=weight), sklearn.metrics.r2_score(*flat, sample_weight=weight))
     per_entry = r2_score(Y, P, per_entry=True, sample_weight=weight)
     assert per_entry.shape == y_shape
     w = np.ones(20) if weight is None else weight

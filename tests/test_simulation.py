@@ -55,9 +55,7 @@ def test_snr_is_realised(snr):
 )
 @pytest.mark.parametrize("normalize", [False, True])
 def test_number_of_zeros(sparsity, zeros_of_8, zeros_of_4, zeros_of_1, normalize):
-    data = make_tensor_regression(
-        5, (8,), (4, 1), rank=6, sparsity=sparsity, normalize=normalize, random_state=4
-    )
+    data = make_tensor_regression(5, (8,), (4, 1), rank=6, sparsity=sparsity, normalize=normalize, random_state=4)
     zeros = [(f == 0).sum(axis=0) for f in data.factors]
     assert_array_equal(zeros, np.outer([zeros_of_8, zeros_of_4, zeros_of_1], np.ones(6)))
     norms = [np.linalg.norm(f, axis=0) for f in data.factors]
@@ -99,9 +97,7 @@ def test_a_seed_fixes_the_coefficient_whatever_the_sample():
 
 
 def test_integers_of_numpy_are_integers():
-    data = make_tensor_regression(
-        np.int64(4), np.array([3, 2]), [2], rank=np.int32(1), random_state=np.int64(0)
-    )
+    data = make_tensor_regression(np.int64(4), np.array([3, 2]), [2], rank=np.int32(1), random_state=np.int64(0))
     assert data.coef.shape == (3, 2, 2)
     assert repr(data) == "TensorRegression(X=(4, 3, 2), Y=(4, 2), rank=1, noise=1)"
 

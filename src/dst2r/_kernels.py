@@ -348,8 +348,10 @@ def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-
         while not moved:
             if t == path.shape[0] or l1 <= l1_end or stuck > has_responses:
                 return t
-            while relative and 2.0 * step <= step_size * numbers[WEIGHT]:
-                step *= 2.0  # by doubling: between two doublings all moves lie on one grid
+            # By doubling: between two doublings all moves lie on one grid. Weights on the grid meet the bound exactly,
+            # so rounding must not decide.
+            while relative and 2.0 * step <= step_size * numbers[WEIGHT] * (1.0 + 1e-9):
+                step *= 2.0
             weight, slack = numbers[WEIGHT], gamma * l1 * step
             if in_contract:
                 moved, change = contract(problem, part, scratch, step, l1, slack)

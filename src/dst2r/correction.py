@@ -18,7 +18,7 @@ from dst2r.cp import Array, CPCoefficient, contract_all_but_one
 from dst2r.search import SearchPath, search
 from dst2r.statistics.base import Statistics
 
-STAGE_TOL, STAGE_STEPS = 5e-2, 10  # between components only the residual matters, not its last digit
+STAGE_TOL, STAGE_STEPS = 1e-2, 10  # between components only the residual matters, not its last digit
 WANTED_TOL = 1e-2  # models to compare or to select from; what is selected is corrected to the end
 
 Mask = NDArray[np.bool_]
@@ -263,9 +263,10 @@ def _descend(
         trial_value = trial.loss + l1 * float(trial.coef.l1_norms().sum())
         fall = value - trial_value
         certified = damping <= 1e-2 and promise <= tol * tol * model.loss
-        exact = promise <= 1e-14 * stats.y_scale  # rounding hides whatever is left
-        if fall >= 0.0:
-            ratio = fall / max(promise, 1e-300)
+        # Below this rounding hides falls, and the last, quadratically convergent step is taken on trust.
+        exact = damping <= 1e-2 and promise <= 1e-14 * stats.y_scale
+        if fall >= 0.0 or exact:
+            ratio = min(fall / max(promise, 1e-300), 2.0)
             damping = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-12)
             growth = 2.0
             model, value = trial, trial_value

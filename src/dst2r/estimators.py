@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from dst2r.correction import Correction, Growth, Recipe, grow, least_squares, restart
 from dst2r.cp import Array, CPCoefficient, max_rank
-from dst2r.regressor import TensorRegressor, check_choice, check_number
+from dst2r.regressor import TensorRegressor, check_choice, check_number, check_numbers
 from dst2r.search import SearchPath
 from dst2r.selection import (
     CRITERIA,
@@ -40,7 +41,7 @@ Folds = Sequence[tuple[GramStatistics, GramStatistics]]
 AnyStatistics = TypeVar("AnyStatistics", bound=Statistics)
 
 
-class _DST2RBase(TensorRegressor):
+class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegressor):
     """Parameters and steps that both estimators share."""
 
     correction: str
@@ -62,10 +63,14 @@ class _DST2RBase(TensorRegressor):
         centred = (X - self.x_mean_.astype(X.dtype)) / self.x_scale_.astype(X.dtype)
         return centred @ U.astype(X.dtype)
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.rank_
+
     def _check_parameters(self) -> None:
         check_choice("correction", self.correction, ("full", "final", "none"))
         if self.step_size != "auto":
-            check_number("step_size", self.step_size, strict=True)
+            check_number("step_size", self.step_size, strict=True, otherwise="'auto'")
         check_number("tol", self.tol, strict=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("n_restarts", self.n_restarts, integer=True)
@@ -281,6 +286,7 @@ class DST2RCV(_DST2RBase):
     Parameters
     ----------
     ranks : sequence of int, default=(1, 2, 3, 4, 5)
+        Candidates; those that exceed what the coefficient's shape can carry are left out.
     cv : int, splitter or iterable of splits, default=5
         As scikit-learn's; groups are given to :meth:`fit`.
     rule : {"min", "1se"}, default="min"
@@ -389,24 +395,20 @@ class DST2RCV(_DST2RBase):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for l2 in np.atleast_1d(self.l2):
-            check_number("l2", float(l2))
+        check_numbers("l2", np.atleast_1d(self.l2).tolist())
         check_choice("rule", self.rule, ("min", "1se"))
         check_number("n_l1", self.n_l1, low=1, integer=True)
-        if len(self.ranks) == 0:
-            raise ValueError("ranks is empty; expected at least one rank, for instance (1, 2, 3).")
-        for rank in self.ranks:
-            check_number("ranks", rank, low=1, integer=True)
+        check_numbers("ranks", self.ranks, low=1, integer=True)
 
     def _fit_folds(self, total: GramStatistics, folds: Folds) -> Self:
         self._check_parameters()
-        for rank in self.ranks:
-            check_rank("ranks", rank, total)
+        check_rank("the least of ranks", min(self.ranks), total)
+        limit = max_rank(total.x_shape + total.y_shape)
         scaled, x_scale = self._scale(total)
         if self.standardize:
             folds = [(train.scaled(x_scale), test.scaled(x_scale)) for train, test in folds]
-        ranks = tuple(sorted({int(rank) for rank in self.ranks}))
-        grid = l1_grid(scaled.kkt_start()[0], self.n_l1)
+        ranks = tuple(sorted({int(rank) for rank in self.ranks if rank <= limit}))
+        grid = l1_grid(scaled.kkt_start()[0], self.n_l1, from_zero=all(well_posed(f, max(ranks)) for f, _ in folds))
         ridges = [float(l2) for l2 in np.atleast_1d(self.l2)]
         surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
         least = [surface.loss.mean(axis=0).min() for surface in surfaces]

@@ -22,7 +22,7 @@ __all__ = ["CVDisplay", "ComponentsDisplay", "RegularizationPathDisplay", "plot_
 # Dark and light, so that signs differ in grey, too.
 POSITIVE, NEGATIVE = "#1f4e79", "#ef9b45"
 INK, FAINT = "0.1", "0.75"
-MAX_TICKS = 30  # a longer mode shows every second, third, ... label
+MAX_TICKS = 25  # a longer mode shows every second, third, ... label
 GAP = 0.45  # a component's largest bar reaches this far towards its neighbour
 
 
@@ -114,6 +114,8 @@ class RegularizationPathDisplay:
 class CVDisplay:
     """Mean test loss against ``l1``, a curve for each rank, with the chosen point.
 
+    With a single value of ``l1`` the loss is drawn against the rank.
+
     Parameters
     ----------
     ranks : array-like of shape (n_ranks,)
@@ -127,7 +129,7 @@ class CVDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-        The curves, in the order of the ranks.
+        The curves, in the order of the ranks; or the one curve over ranks.
     chosen_ : matplotlib Line2D
 
     Examples
@@ -136,9 +138,7 @@ class CVDisplay:
     >>> CVDisplay.from_estimator(model)  # doctest: +SKIP
     """
 
-    def __init__(
-        self, ranks: ArrayLike, l1: ArrayLike, test_loss: ArrayLike, best_rank: int, best_l1: float
-    ) -> None:
+    def __init__(self, ranks: ArrayLike, l1: ArrayLike, test_loss: ArrayLike, best_rank: int, best_l1: float) -> None:
         self.ranks = np.asarray(ranks)
         self.l1 = np.asarray(l1, dtype=float)
         self.test_loss = np.asarray(test_loss, dtype=float)
@@ -164,17 +164,27 @@ class CVDisplay:
         self.ax_ = ax = _axes(ax)
         self.figure_ = _figure(ax)
         mean = self.test_loss.mean(axis=0)
-        self.lines_: list[Line2D] = []
+        row = int(np.flatnonzero(self.ranks == self.best_rank)[0])
+        column = int(np.abs(self.l1 - self.best_l1).argmin())
+        if self.l1.size == 1:
+            self.lines_: list[Line2D] = ax.plot(self.ranks, mean[:, 0], color=POSITIVE, lw=1.6, marker="o", ms=3)
+            self.chosen_ = _mark(ax, self.best_rank, float(mean[row, 0]))
+            ax.set(xlabel="rank", xticks=self.ranks, ylabel="mean test loss")
+        else:
+            self.lines_ = self._curves(ax, mean)
+            self.chosen_ = _mark(ax, self.best_l1, float(mean[row, column]))
+        _tidy(ax)
+        return self
+
+    def _curves(self, ax: Axes, mean: Array) -> list[Line2D]:
+        lines: list[Line2D] = []
         for row, rank in enumerate(self.ranks):
             best = rank == self.best_rank
             shade = 0.8 - 0.55 * row / max(len(self.ranks) - 1, 1)
             style: dict[str, Any] = {"color": POSITIVE, "lw": 2.2, "zorder": 3} if best else {"color": str(shade)}
             # Few curves can be told apart by grey alone: the dashes repeat after four.
             dashes = "-" if best else ("-", (0, (4, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)))[row % 4]
-            self.lines_ += ax.plot(self.l1, mean[row], ls=dashes, label=f"{rank}", **style)
-        row = int(np.flatnonzero(self.ranks == self.best_rank)[0])
-        column = int(np.abs(self.l1 - self.best_l1).argmin())
-        self.chosen_ = _mark(ax, self.best_l1, float(mean[row, column]))
+            lines += ax.plot(self.l1, mean[row], ls=dashes, label=f"{rank}", **style)
         _l1_axis(ax, self.l1)
         ax.set_yscale("log")
         low, high = float(np.nanmin(mean)), float(np.median(mean[:, -1]))  # the end of the path is (nearly) no model
@@ -187,8 +197,7 @@ class CVDisplay:
             ax.yaxis.set_minor_locator(ticker.NullLocator())
         ax.set_ylabel("mean test loss")
         ax.legend(title="rank", ncols=1 + len(self.ranks) // 5, fontsize="small", frameon=False, handlelength=1.6)
-        _tidy(ax)
-        return self
+        return lines
 
 
 class ComponentsDisplay:
@@ -293,7 +302,7 @@ class ComponentsDisplay:
             panel.tick_params(length=0)
             panel.spines[:].set_visible(False)
         first = self.axes_[0]
-        first.set_yticks(rows, [f"{r + 1}  ({w:.2g})" for r, w in zip(rows, self.weights, strict=True)])
+        first.set_yticks(rows, [f"{r + 1}  ({w:.3g})" for r, w in zip(rows, self.weights, strict=True)])
         first.set_ylabel("component (weight)")
         return self
 
@@ -308,7 +317,7 @@ class ComponentsDisplay:
     def _name_entries(self, panel: Axes, k: int) -> None:
         names = self.labels[k]
         shown = range(0, len(names), 1 + (len(names) - 1) // MAX_TICKS)
-        upright = max((len(names[i]) for i in shown), default=0) > 2
+        upright = max(len(names[i]) for i in shown) > (1 if len(shown) > 12 else 2)
         panel.set_xticks(list(shown), [names[i] for i in shown], rotation=90 if upright else 0, fontsize="small")
 
 
@@ -334,8 +343,10 @@ def plot_summary(
         It belongs to no window; ``savefig`` writes it.
     """
     weights, factors = _fitted(estimator, "cp_")
-    figure: Figure = _matplotlib("figure").Figure(figsize=(8, 3.9 + 0.42 * max(len(weights), 1)), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=(1.1 + 0.42 * max(len(weights), 1), 2.8))
+    heights = 1.1 + 0.42 * max(len(weights), 1), 2.8
+    figure: Figure = _matplotlib("figure").Figure(figsize=(8, sum(heights)), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=heights)
+    above, below = parts
     panels = above.subplots(1, len(factors), width_ratios=_panel_widths(factors), squeeze=False)[0]
     ComponentsDisplay.from_estimator(estimator, labels=labels, mode_names=mode_names, ax=list(panels))
     choices = [RegularizationPathDisplay] if getattr(estimator, "path_", None) is not None else []

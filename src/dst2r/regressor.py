@@ -84,8 +84,9 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
                 f"X has {X.shape[0]} samples, y has {Y.shape[0] if Y.ndim else 'none'}: "
                 "both need one entry per sample along their first axis."
             )
-        if Y.size == 0:
-            raise ValueError(f"y of shape {Y.shape} holds no response: every mode needs at least one entry.")
+        for name, array in (("X", X), ("y", Y)):
+            if array.size == 0:
+                raise ValueError(f"{name} of shape {array.shape} holds no entry: every mode needs at least one.")
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -107,8 +108,10 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """Store a (P, Q) coefficient and a (Q,) intercept in the user's shapes."""
         self.coef_ = coef.reshape(stats.x_shape + stats.y_shape)
         self.intercept_ = intercept.reshape(stats.y_shape)
-        if not hasattr(self, "n_features_in_"):  # fitted from statistics
+        if getattr(self, "n_features_in_", None) != stats.x_shape[0]:  # fitted from statistics
             self.n_features_in_ = stats.x_shape[0]
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -117,13 +120,35 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def check_number(name: str, value: Any, *, low: float = 0.0, strict: bool = False, integer: bool = False) -> None:
-    """Raise unless ``value`` is a finite number (or integer) that is at least, or strictly above, ``low``."""
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float = 0.0,
+    strict: bool = False,
+    integer: bool = False,
+    otherwise: str = "",
+) -> None:
+    """Raise unless ``value`` is a finite number (or integer) that is at least, or strictly above, ``low``.
+
+    ``otherwise`` names what else the caller accepts.
+    """
     kind = Integral if integer else Real
     good = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < low or (strict and value == low):
         bound = f"{'greater than' if strict else 'at least'} {low:g}"
-        raise ValueError(f"{name} is {value!r}; expected {'an integer' if integer else 'a number'} {bound}.")
+        other = f", or {otherwise}" if otherwise else ""
+        raise ValueError(f"{name} is {value!r}; expected {'an integer' if integer else 'a number'} {bound}{other}.")
+
+
+def check_numbers(name: str, values: Any, *, low: float = 0.0, integer: bool = False) -> None:
+    """Raise unless ``values`` is a sequence of one or more numbers that pass :func:`check_number`."""
+    if not hasattr(values, "__len__") or isinstance(values, str) or len(values) == 0:
+        raise ValueError(
+            f"{name} is {values!r}; expected one or more numbers, for instance ({low + 1:g}, {low + 2:g})."
+        )
+    for value in values:
+        check_number(name, value, low=low, integer=integer)
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -132,4 +157,4 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
 
 
-__all__ = ["TensorRegressor", "check_choice", "check_number"]
+__all__ = ["TensorRegressor", "check_choice", "check_number", "check_numbers"]

@@ -79,7 +79,7 @@ def search(
     x_offset, x_stride = _layout(stats.x_shape)
     y_offset, y_stride = _layout(stats.y_shape)
     n_a, n_b, P, Q = int(x_offset[-1]), int(y_offset[-1]), stats.n_x, stats.n_y
-    if l1_max == 0.0 or stats.gram[x_entry, x_entry] == 0.0 or l1_max <= l1_end:
+    if l1_max == 0.0 or stats.gram[x_entry, x_entry] <= 0.0 or l1_max <= l1_end:
         nothing = np.zeros((0, n_a + n_b))
         return SearchPath(np.zeros(0), np.zeros(0), np.zeros(0), nothing, stats.x_shape, stats.y_shape)
     cross = np.ascontiguousarray(stats.cross)

@@ -52,7 +52,8 @@ class Criterion:
     @classmethod
     def named(cls, name: str, stats: Statistics) -> Criterion:
         """The criterion "bic", "aic" or "ebic" for data of this size."""
-        n, n_entries = stats.n_samples, sum(stats.x_shape) + sum(stats.y_shape)
+        shape = stats.x_shape + stats.y_shape
+        n, n_entries = stats.n_samples, sum(shape) - len(shape) + 1
         where = 2.0 * math.log(stats.n_x * stats.n_y)
         prices = {
             "bic": (math.log(n), where),
@@ -107,9 +108,11 @@ class L1Path:
         return int(np.argmin(self.criterion))
 
 
-def l1_grid(l1_max: float, n_points: int) -> Array:
-    """Zero, then a geometric grid up to the l1 from which zero is the only solution."""
-    return np.concatenate([[0.0], l1_max * np.geomspace(L1_RANGE, 1.0, n_points - 1)])
+def l1_grid(l1_max: float, n_points: int, *, from_zero: bool = True) -> Array:
+    """Geometric grid up to the l1 from which zero is the only solution; its first point is 0 if that can be fitted."""
+    if from_zero:
+        return np.concatenate([[0.0], l1_max * np.geomspace(L1_RANGE, 1.0, n_points - 1)])
+    return l1_max * np.geomspace(L1_RANGE if n_points > 1 else 0.1, 1.0, n_points)
 
 
 def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
@@ -142,8 +145,8 @@ def exact_path(
     start: float,
     grid: Array,
     criterion: Criterion,
-    tol: float = WANTED_TOL,
-    max_iter: int = PATH_STEPS,
+    *,
+    max_iter: int,
 ) -> L1Path:
     """Path of the objective itself, each point from its neighbour, up and down from the l1 that ``coef`` fits."""
     coefs, relaxed, losses = [coef] * grid.size, [coef] * grid.size, np.empty(grid.size)
@@ -152,12 +155,12 @@ def exact_path(
         point = coef
         support, refit, loss = np.zeros(0, dtype=bool), coef, stats.loss(coef)
         for t in order:
-            point = penalised(stats, point, float(grid[t]), tol=tol, max_iter=max_iter).coef.alive()
+            point = penalised(stats, point, float(grid[t]), tol=WANTED_TOL, max_iter=max_iter).coef.alive()
             before, support = support, point.ravel() != 0.0
             if not np.array_equal(before, support):
                 refit, loss = point, stats.loss(point)
                 if criterion.affords(point.n_parameters()):
-                    fit = least_squares(stats, point, support=support, tol=tol, max_iter=max_iter)
+                    fit = least_squares(stats, point, support=support, tol=WANTED_TOL, max_iter=max_iter)
                     refit, loss = fit.coef, fit.model.loss
             coefs[t], relaxed[t], losses[t] = point, refit, loss
     return _path(grid, losses, coefs, relaxed, criterion)
@@ -175,7 +178,8 @@ def joint_path(stats: Statistics, fit: Correction, start: float, grid: Array, cr
         truth = max(stats.loss(path.relaxed[t]), 1e-300)
         if criterion.n_values * math.log(truth / max(path.loss[t], 1e-300)) <= criterion.price:
             return path
-    return exact_path(stats, fit.coef, start, grid, criterion)
+    steps = PATH_STEPS if start == 0.0 else 10 * PATH_STEPS
+    return exact_path(stats, fit.coef, start, grid, criterion, max_iter=steps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +203,7 @@ def select(
 ) -> Selection:
     """Thin out a fit that was corrected at ``start``: to a given l1, or (None) where the criterion is least."""
     tol, steps = recipe.tol, recipe.max_iter
-    grid = l1_grid(stats.kkt_start()[0], N_L1)
+    grid = l1_grid(stats.kkt_start()[0], N_L1, from_zero=start == 0.0)
     path = joint_path(stats, fit, start, grid, criterion)
     if l1 is not None:
         fit = penalised(stats, fit.coef, l1, tol=tol, max_iter=steps)
@@ -334,8 +338,9 @@ def pick_by(criterion: Criterion) -> Callable[[SearchPath], int]:
 
 def well_posed(stats: Statistics, rank: int) -> bool:
     """Whether the data can carry a fit without penalty: twice as many samples as numbers in the widest block."""
+    shape = stats.x_shape + stats.y_shape
     widest = max(stats.x_shape) * rank
-    n_numbers = rank * (sum(stats.x_shape) + sum(stats.y_shape))
+    n_numbers = rank * (sum(shape) - len(shape) + 1)
     return stats.n_samples >= 2 * widest and stats.n_samples * stats.n_y >= 4 * n_numbers
 
 
@@ -388,7 +393,9 @@ def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) ->
     U, V = coef.x_side(), coef.y_side()
     rise = 0.5 * np.einsum("pr,pr->r", U, stats.gram_dot(U)) * np.einsum("qr,qr->r", V, V)
     sizes = np.array([coef.take([r]).n_parameters() for r in range(coef.rank)])
-    balance = criterion.n_values * rise / fit.model.loss - criterion.price * sizes - criterion.component_price
+    balance = (
+        criterion.n_values * rise / max(fit.model.loss, 1e-300) - criterion.price * sizes - criterion.component_price
+    )
     weakest = int(balance.argmin())
     if balance[weakest] < 0.0:
         rest = coef.take([r for r in range(coef.rank) if r != weakest])

@@ -46,8 +46,11 @@ def leave_one_out(parts: Sequence[GramStatistics]) -> list[GramStatistics]:
 
 
 def _is_partition(splits: Sequence[Split], n: int) -> bool:
-    if len(splits) < 2:
-        return False
-    tested = np.concatenate([test for _, test in splits])
-    complete = tested.size == n and np.unique(tested).size == n
-    return complete and all(train.size + test.size == n for train, test in splits)
+    """Whether every sample is tested once, and trains once wherever it is not tested."""
+    tested = np.zeros(n, dtype=int)
+    for train, test in splits:
+        used = np.bincount(train, minlength=n) + np.bincount(test, minlength=n)
+        if (used != 1).any():
+            return False
+        tested[test] += 1
+    return len(splits) > 1 and bool((tested == 1).all())

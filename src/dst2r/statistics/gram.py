@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsyrk
+from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one
 from dst2r.statistics.base import Statistics
@@ -66,50 +66,49 @@ class GramStatistics(Statistics):
         if Y.shape[0] != n:
             raise ValueError(f"X has {n} samples, Y has {Y.shape[0]}: both need one row per sample.")
         P, Q = math.prod(x_shape), math.prod(y_shape)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        total = float(n) if weight is None else float(weight.sum())
-        if not total > 0:
-            raise ValueError(f"The sample weights sum to {total}: at least one sample must count.")
+        weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight >= 0).all()):
+            raise ValueError(f"sample_weight must hold {n} weights, one per sample, finite and not negative.")
+        total = float(weight.sum())
+        if total == 0:
+            raise ValueError("The sample weights sum to 0: at least one sample must count.")
 
-        # Sums about the mean of the first block: sums about zero would cancel when means are large.
+        # Sums about the centre of the first block: sums about zero would cancel when means are large.
         gram_t, cross_t = np.zeros((P, P), order="F"), np.zeros((Q, P), order="F")
-        x_shift, y_shift = np.zeros(P), np.zeros(Q)
         x_sum, y_sum, y_square = np.zeros(P), np.zeros(Q), np.zeros(Q)
-        for first, rows in _blocks(n, P + Q):
-            x = np.array(X[rows], dtype=np.float64).reshape(-1, P)
-            y = np.array(Y[rows], dtype=np.float64).reshape(-1, Q)
-            if first and center:
-                x_shift, y_shift = x.mean(axis=0), y.mean(axis=0)
+        x_shift, y_shift, started = np.zeros(P), np.zeros(Q), not center
+        for rows in _blocks(n, P + Q):
+            w = weight[rows]
+            x, y = _block(X, rows, w, P, "X"), _block(Y, rows, w, Q, "Y")
+            w = w[w > 0, None]
+            if not started and len(w):
+                x_shift, y_shift, started = _centre(x, w), _centre(y, w), True
             x -= x_shift
             y -= y_shift
-            if weight is not None:
-                w = weight[rows, None]
-                x_sum += (w * x).sum(axis=0)
-                y_sum += (w * y).sum(axis=0)
-                root = np.sqrt(w)
-                x *= root
-                y *= root
-            else:
+            if sample_weight is None:
                 x_sum += x.sum(axis=0)
                 y_sum += y.sum(axis=0)
+            else:
+                x_sum += (w * x).sum(axis=0)
+                y_sum += (w * y).sum(axis=0)
+                x *= np.sqrt(w)
+                y *= np.sqrt(w)
             y_square += np.einsum("nq,nq->q", y, y)
             gram_t = dsyrk(1.0, x.T, beta=1.0, c=gram_t, lower=1, overwrite_c=1)
             cross_t = dgemm(1.0, y.T, x.T, beta=1.0, c=cross_t, trans_b=1, overwrite_c=1)
-        if not (np.isfinite(x_sum).all() and np.isfinite(y_square).all()):
-            raise ValueError("X or Y holds NaN or infinity: remove or impute those samples first.")
 
+        dx, dy = x_sum / total, y_sum / total
+        if center:  # sums about the shift become sums about the mean
+            gram_t = dsyr(-total, dx, a=gram_t, lower=1, overwrite_a=1)
+            cross_t -= np.outer(total * dy, dx)
+            y_square = np.maximum(y_square - total * dy * dy, 0.0)
         gram, cross = gram_t.T, cross_t.T  # C order; the upper triangle of gram is filled
         gram /= total
         cross /= total
         y_square /= total
-        dx, dy = x_sum / total, y_sum / total
-        if center:
-            gram -= np.outer(dx, dx)
-            cross -= np.outer(dx, dy)
-            y_square = np.maximum(y_square - dy * dy, 0.0)
         _mirror(gram)
         x_mean, y_mean = (x_shift + dx, y_shift + dy) if center else (np.zeros(P), np.zeros(Q))
-        return cls(gram, cross, y_square, x_mean, y_mean, total, x_shape, y_shape)
+        return cls(gram, np.ascontiguousarray(cross), y_square, x_mean, y_mean, total, x_shape, y_shape)
 
     def __add__(self, other: GramStatistics) -> GramStatistics:
         """Statistics of two samples together: exact, associative and commutative up to rounding."""
@@ -157,7 +156,8 @@ class GramStatistics(Statistics):
         GU = self.gram @ U
         fit, link = (V @ (U.T @ GU)) * V, (self.cross.T @ U) * V
         y_square = self.y_square + fit.sum(axis=1) - 2.0 * link.sum(axis=1)
-        return replace(self, cross=self.cross - GU @ V.T, y_square=np.maximum(y_square, 0.0))
+        cross, y_mean = self.cross - GU @ V.T, self.intercept(coef)
+        return replace(self, cross=cross, y_square=np.maximum(y_square, 0.0), y_mean=y_mean)
 
     def ridged(self, l2: float) -> GramStatistics:
         if l2 == 0.0:
@@ -175,10 +175,23 @@ class GramStatistics(Statistics):
         )
 
 
-def _blocks(n: int, width: int) -> Iterator[tuple[bool, slice]]:
+def _blocks(n: int, width: int) -> Iterator[slice]:
     step = max(1, BLOCK_ENTRIES // max(1, width))
-    for start in range(0, n, step):
-        yield start == 0, slice(start, min(n, start + step))
+    return (slice(start, min(n, start + step)) for start in range(0, n, step))
+
+
+def _block(array: Any, rows: slice, weight: Array, width: int, name: str) -> Array:
+    """Copy of the rows that count, as a float64 matrix."""
+    block = np.array(array[rows], dtype=np.float64).reshape(-1, width)
+    if not np.isfinite(block).all():
+        raise ValueError(f"{name} holds NaN or infinity: remove or impute those samples first.")
+    return block if (weight > 0).all() else block[weight > 0]
+
+
+def _centre(block: Array, weight: Array) -> Array:
+    """Mean of every column; exactly its value where a column is constant, so that nothing is left of it."""
+    mean: Array = (weight * block).sum(axis=0) / weight.sum()
+    return np.where((block == block[0]).all(axis=0), block[0], mean)
 
 
 def _mirror(upper: Array) -> None:

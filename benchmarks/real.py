@@ -54,20 +54,22 @@ def ridge(X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> tuple[np.ndarray,
 
 def compare(name: str, X: np.ndarray, Y: np.ndarray, splits: list[Split], **options: object) -> Iterator[list[float]]:
     """Print and yield R² and numbers of both methods, split by split."""
-    print(f"\n{name}\n{'split':30s} {'ridge':>7s} {'DST2RCV':>8s} {'rank':>5s} {'numbers':>8s} {'fewer':>7s} {'s':>6s}")
+    print(
+        f"\n{name}\n{'split':30s} {'ridge':>7s} {'DST2RCV':>8s} {'rank':>5s} {'l2':>5s} {'numbers':>8s}   fewer      s"
+    )
     for label, train, test, groups in splits:
         mean, spread = Y[train].mean(axis=0), Y[train].std(axis=0)
         Z = (Y[train] - mean) / spread
         target = (Y[test] - mean) / spread
         theirs, n_theirs = ridge(X[train], Z, X[test])
         start = time.perf_counter()
-        cv = KFold(5, shuffle=True, random_state=0) if groups is None else LeaveOneGroupOut()
+        cv = KFold(5) if groups is None else LeaveOneGroupOut()  # days in contiguous blocks: neighbours are alike
         model = DST2RCV(cv=cv, **options).fit(X[train], Z, groups=None if groups is None else groups[train])
         seconds = time.perf_counter() - start
         scores = [pooled_r2(target, p, center=np.zeros(Y.shape[1:])) for p in (theirs, model.predict(X[test]))]
         fewer = n_theirs / max(model.n_parameters_, 1)
-        row = f"{label:30s} {scores[0]:7.3f} {scores[1]:8.3f} {model.best_rank_:5d} {model.n_parameters_:8d}"
-        print(f"{row} {fewer:6.0f}x {seconds:6.1f}", flush=True)
+        row = f"{label:30s} {scores[0]:7.3f} {scores[1]:8.3f} {model.best_rank_:5d} {model.l2_:5.2g}"
+        print(f"{row} {model.n_parameters_:8d} {fewer:6.0f}x {seconds:6.1f}", flush=True)
         yield [*scores, fewer]
 
 

@@ -119,6 +119,14 @@ class TestCoefficient:
         for a, b in zip(f1, f2, strict=True):
             assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
+    def test_modes_of_size_one_are_put_back(self, x_shape, y_shape, rank):
+        small_x = tuple(d for d in x_shape if d > 1) or (1,)
+        small = coefficient(small_x, tuple(d for d in y_shape if d > 1), rank)
+        whole = small.with_modes(x_shape, y_shape)
+        assert [f.shape for f in whole.factors] == [(d, rank) for d in x_shape + y_shape]
+        assert whole.n_x_modes == len(x_shape)
+        assert_allclose(naive.dense(whole.factors), naive.dense(small.factors).reshape(x_shape + y_shape), rtol=1e-13)
+
     def test_components_are_taken_and_appended(self, x_shape, y_shape, rank):
         coef, other = coefficient(x_shape, y_shape, rank), coefficient(x_shape, y_shape, 2, seed=5)
         both = coef.append(other)

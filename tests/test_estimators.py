@@ -723,6 +723,17 @@ def test_statistics_of_parts_are_the_fit_with_those_folds(options):
     assert_same_model(one, other)
 
 
+@pytest.mark.parametrize("rule", ["min", "1se"])
+def test_the_final_model_keeps_what_the_folds_promise(rule):
+    """The chosen model's error on new data, noise and the coefficient's own, is about what the mean over folds says."""
+    for seed in range(6):
+        X, Y, truth = strong(400, seed=seed, noise=0.3)
+        model = DST2RCV((1, 2, 3), rule=rule, n_l1=12).fit(X, Y)
+        error = 3 * 0.3**2 / 2 + np.sum((model.coef_ - truth) ** 2) / 2  # predictors have unit variance
+        assert error < 1.3 * model.cv_results_["mean_test_loss"].min(), seed
+        assert (model.coef_[truth != 0] != 0).all(), seed
+
+
 @pytest.mark.parametrize("options", [*VARIANTS[2:], {"tol": 1e-7, "l2": 1.0}])
 def test_the_final_model_is_the_fit_at_the_chosen_rank_and_penalty(options):
     options = {k: v for k, v in options.items() if k != "l1"}
@@ -993,7 +1004,7 @@ def test_bad_new_data_are_named(estimator, method, new, remedy):
         (DST2R(max_iter=0), "max_iter is 0; expected an integer at least 1"),
         (DST2R(n_restarts=-1), "n_restarts"),
         (DST2R(n_restarts=1, correction="none"), "set correction='full' or n_restarts=0"),
-        (DST2RCV(ranks=()), "at least one rank"),
+        (DST2RCV(ranks=()), "one or more|at least one"),
         (DST2RCV(ranks=(0, 1)), "at least 1"),
         (DST2RCV(ranks=(13, 14)), "choose at most 12"),
         (DST2RCV(ranks=(1, 2.5)), "an integer"),

@@ -184,6 +184,25 @@ def test_a_move_is_one_step_of_one_entry(x_shape, y_shape, seed):
         assert to_zero or abs(move) >= step * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("step", ["auto", 0.05, 0.1])
+def test_an_entry_that_reaches_zero_is_zero(seed, step):
+    """Entries are sums of steps: of n forward and n backward ones, rounding may leave something."""
+    factors = run(*problem((6,), (), seed), step).factors
+    assert not ((factors != 0) & (np.abs(factors) < 1e-9)).any()
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES[:5])
+@pytest.mark.parametrize("tol", [0.0, 1e-14])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slack_below_rounding_does_not_go_round_in_circles(x_shape, y_shape, tol, seed):
+    """A step and its reversal change the penalised loss by nothing but the slack."""
+    X, Y = problem(x_shape, y_shape, seed)
+    path, expected = run(X, Y, 0.05, tol), run(X, Y, 0.05, 1e-8)
+    assert np.isfinite(path.factors).all()
+    assert len(path) < 1.5 * len(expected) + 50
+
+
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize("step", ["auto", 0.05])
 def test_points_are_what_they_say(x_shape, y_shape, step):

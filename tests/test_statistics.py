@@ -438,6 +438,21 @@ class TestCoefficientOnRows:
         assert_allclose(cross_t, (x @ T).T @ y / 40, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("x_shape", "y_shape", "small"),
+    [
+        ((1, 3), (1,), ((3,), ())),
+        ((1, 1), (2, 1), ((1,), (2,))),
+        ((2, 1, 3), (), ((2, 3), ())),
+        ((4,), (2,), ((4,), (2,))),
+    ],
+)
+def test_squeezed_statistics_are_those_of_squeezed_rows(x_shape, y_shape, small):
+    X, Y = rows(30, x_shape, y_shape)
+    squeezed = GramStatistics.from_arrays(X, Y).squeezed()
+    assert_statistics(squeezed, X.reshape(30, *small[0]), Y.reshape(30, *small[1]))
+
+
 # --- cross-validation ---
 
 

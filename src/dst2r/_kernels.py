@@ -329,7 +329,8 @@ def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-
     and the l1 at which to stop. Row t of ``path`` is (l1, weight, change of loss from zero), of ``factors`` (a, b).
     Invariant: l1 never rises.
     """
-    step_size, relative, gamma, l1_end = rules[0], rules[1] > 0.0, rules[2], rules[3]
+    step_size, relative, l1_end = rules[0], rules[1] > 0.0, rules[3]
+    gamma = max(rules[2], 1e-9)  # below rounding a move and its reverse could both seem to pay
     numbers = part.numbers
     # A first step beyond the minimum along its coordinate would not lower the loss.
     best_weight = numbers[UCV] / numbers[UGU]

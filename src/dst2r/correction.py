@@ -273,8 +273,18 @@ def _descend(
         else:
             damping, growth = damping * growth, growth * 2.0
         if certified or exact:
-            return Correction(model, n_iter, True)
-    return Correction(model, max_iter, False)
+            return Correction(_without_idle(stats, model, l1), n_iter, True)
+    return Correction(_without_idle(stats, model, l1), max_iter, False)
+
+
+def _without_idle(stats: Statistics, model: LocalModel, l1: float) -> LocalModel:
+    """Set vanishing components to zero if the objective is no better with them: shrinking alone never ends there."""
+    sizes = model.coef.l1_norms()
+    busy = sizes > 1e-3 * sizes.sum()
+    if l1 == 0.0 or busy.all():
+        return model
+    rest = local_model(stats, CPCoefficient(tuple(f * busy for f in model.coef.factors), model.coef.n_x_modes))
+    return rest if rest.loss + l1 * sizes[busy].sum() <= model.loss + l1 * sizes.sum() else model
 
 
 def _newton_step(hessian: Array, gradient: Array) -> tuple[Array, float]:

@@ -111,6 +111,17 @@ class CPCoefficient:
         """Coefficient of some of the components, in the order given."""
         return CPCoefficient(tuple(f[:, components] for f in self.factors), self.n_x_modes)
 
+    def with_modes(self, x_shape: Sequence[int], y_shape: Sequence[int]) -> CPCoefficient:
+        """The same coefficient with modes of size one put in where these shapes have them."""
+
+        def fill(factors: Sequence[Array], shape: Sequence[int]) -> list[Array]:
+            rest = iter(f for f in factors if len(f) > 1)
+            return [next(rest) if d > 1 else np.ones((1, self.rank)) for d in shape]
+
+        x_factors, y_factors = fill(self.x_factors, x_shape), fill(self.y_factors, y_shape)
+        scale = np.prod([f[0] for f in self.factors if len(f) == 1], axis=0, initial=1.0)
+        return CPCoefficient((x_factors[0] * scale, *x_factors[1:], *y_factors), len(x_shape))
+
     def append(self, other: CPCoefficient) -> CPCoefficient:
         """Sum of two coefficients: the components of both."""
         pairs = zip(self.factors, other.factors, strict=True)

@@ -129,7 +129,7 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
 
     def _store(self, coef: CPCoefficient, stats: Statistics, x_scale: Array) -> None:
         """Set the fitted attributes from a coefficient in the units of ``stats``."""
-        coef = coef.alive()
+        coef = coef.alive().with_modes(stats.x_shape, stats.y_shape)
         dense = coef.x_side() @ coef.y_side().T
         self._set_coefficient(dense / x_scale[:, None], stats.intercept(coef), stats)
         self.cp_: CPTensor = coef.normal_form()
@@ -207,7 +207,7 @@ class DST2R(_DST2RBase):
     Examples
     --------
     >>> from dst2r import DST2R, make_tensor_regression
-    >>> data = make_tensor_regression(200, (6, 5), (4,), rank=2, random_state=0)
+    >>> data = make_tensor_regression(200, (6, 5), (4,), rank=2, noise=0.1, random_state=0)
     >>> model = DST2R(rank=2).fit(data.X, data.Y)
     >>> model.coef_.shape, model.rank_
     ((6, 5, 4), 2)
@@ -263,6 +263,7 @@ class DST2R(_DST2RBase):
         """
         self._check_parameters()
         check_rank("rank", self.rank, stats)
+        shapes, stats = (stats.x_shape, stats.y_shape), stats.squeezed()
         l1 = None if isinstance(self.l1, str) else self.l1
         name = self.l1 if isinstance(self.l1, str) else "bic"
         stats, x_scale = self._scale(stats)
@@ -273,7 +274,7 @@ class DST2R(_DST2RBase):
             pick = pick_by(criterion) if l1 is None else pick_at(l1)
         growth = self._grow(stats, self.rank, pick)
         fit = self._finish(stats, growth, l1, criterion)
-        self._store(fit.coef, stats, x_scale)
+        self._store(fit.coef, stats.reshaped(*shapes), x_scale)
         return self
 
 
@@ -404,12 +405,15 @@ class DST2RCV(_DST2RBase):
         self._check_parameters()
         check_rank("the least of ranks", min(self.ranks), total)
         limit = max_rank(total.x_shape + total.y_shape)
+        shapes, total = (total.x_shape, total.y_shape), total.squeezed()
+        folds = [(train.squeezed(), test.squeezed()) for train, test in folds]
         scaled, x_scale = self._scale(total)
         if self.standardize:
             folds = [(train.scaled(x_scale), test.scaled(x_scale)) for train, test in folds]
         ranks = tuple(sorted({int(rank) for rank in self.ranks if rank <= limit}))
-        grid = l1_grid(scaled.kkt_start()[0], self.n_l1, from_zero=all(well_posed(f, max(ranks)) for f, _ in folds))
         ridges = [float(l2) for l2 in np.atleast_1d(self.l2)]
+        from_zero = all(well_posed(train.ridged(min(ridges)), max(ranks)) for train, _ in folds)
+        grid = l1_grid(scaled.kkt_start()[0], self.n_l1, from_zero=from_zero)
         surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
         least = [surface.loss.mean(axis=0).min() for surface in surfaces]
         best = int(np.argmin(least))
@@ -432,7 +436,7 @@ class DST2RCV(_DST2RBase):
             pick = pick_by(criterion)
         growth = self._grow(stats, self.best_rank_, pick)
         fit = self._finish(stats, growth, l1, criterion)
-        self._store(fit.coef, stats, x_scale)
+        self._store(fit.coef, stats.reshaped(*shapes), x_scale)
         return self
 
     def _surface(self, folds: Folds, ranks: tuple[int, ...], grid: Array, l2: float) -> CVSurface:

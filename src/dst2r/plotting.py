@@ -164,6 +164,7 @@ class CVDisplay:
         self.ax_ = ax = _axes(ax)
         self.figure_ = _figure(ax)
         mean = self.test_loss.mean(axis=0)
+        mean[~np.isfinite(mean)] = np.nan  # models that were not candidates leave a gap
         row = int(np.flatnonzero(self.ranks == self.best_rank)[0])
         column = int(np.abs(self.l1 - self.best_l1).argmin())
         if self.l1.size == 1:
@@ -187,7 +188,10 @@ class CVDisplay:
             lines += ax.plot(self.l1, mean[row], ls=dashes, label=f"{rank}", **style)
         _l1_axis(ax, self.l1)
         ax.set_yscale("log")
-        low, high = float(np.nanmin(mean)), float(np.median(mean[:, -1]))  # the end of the path is (nearly) no model
+        low, high = (
+            float(np.nanmin(mean)),
+            float(np.nanmax(mean[:, -1], initial=np.nanmedian(mean))),
+        )  # the end of the path is (nearly) no model
         if high > low:
             ax.set_ylim(low / (high / low) ** 0.06, high * (high / low) ** 0.06)
         if high < 20 * low:  # powers of ten alone would leave the axis without a number

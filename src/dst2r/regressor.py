@@ -145,7 +145,7 @@ def check_numbers(name: str, values: Any, *, low: float = 0.0, integer: bool = F
     """Raise unless ``values`` is a sequence of one or more numbers that pass :func:`check_number`."""
     if not hasattr(values, "__len__") or isinstance(values, str) or len(values) == 0:
         raise ValueError(
-            f"{name} is {values!r}; expected one or more numbers, for instance ({low + 1:g}, {low + 2:g})."
+            f"{name} is {values!r}; expected at least one {name.removesuffix('s')}, as in ({low + 1:g}, {low + 2:g})."
         )
     for value in values:
         check_number(name, value, low=low, integer=integer)

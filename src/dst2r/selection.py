@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -28,6 +28,7 @@ from dst2r.statistics.base import Statistics
 CRITERIA = ("bic", "aic", "ebic")
 N_L1 = 20  # points of a path
 PATH_STEPS = 4  # correction steps at a point of an exact path, which starts next to its minimum
+RIDGE_CARRIES = 1e-2  # a ridge of this part of the predictors' mean variance keeps any fit bounded
 L1_RANGE = 1e-4  # the path covers this fraction of the largest useful l1 up to 1
 
 
@@ -146,7 +147,8 @@ def exact_path(
     grid: Array,
     criterion: Criterion,
     *,
-    max_iter: int,
+    tol: float = WANTED_TOL,
+    max_iter: int = PATH_STEPS,
 ) -> L1Path:
     """Path of the objective itself, each point from its neighbour, up and down from the l1 that ``coef`` fits."""
     coefs, relaxed, losses = [coef] * grid.size, [coef] * grid.size, np.empty(grid.size)
@@ -155,12 +157,12 @@ def exact_path(
         point = coef
         support, refit, loss = np.zeros(0, dtype=bool), coef, stats.loss(coef)
         for t in order:
-            point = penalised(stats, point, float(grid[t]), tol=WANTED_TOL, max_iter=max_iter).coef.alive()
+            point = penalised(stats, point, float(grid[t]), tol=tol, max_iter=max_iter).coef.alive()
             before, support = support, point.ravel() != 0.0
             if not np.array_equal(before, support):
                 refit, loss = point, stats.loss(point)
                 if criterion.affords(point.n_parameters()):
-                    fit = least_squares(stats, point, support=support, tol=WANTED_TOL, max_iter=max_iter)
+                    fit = least_squares(stats, point, support=support, tol=tol, max_iter=max_iter)
                     refit, loss = fit.coef, fit.model.loss
             coefs[t], relaxed[t], losses[t] = point, refit, loss
     return _path(grid, losses, coefs, relaxed, criterion)
@@ -169,15 +171,21 @@ def exact_path(
 def joint_path(stats: Statistics, fit: Correction, start: float, grid: Array, criterion: Criterion) -> L1Path:
     """Path by the local model where that can be trusted, else exact.
 
-    Trusted means: fitted without penalty, and at the point that the criterion chooses the true loss is not worse than
-    the model's by more than the price of one number.
+    A point can be trusted if its true loss is not worse than the model's by more than the price of one number; others
+    get an infinite criterion. If the point that the model would choose is among those, or there was no fit without
+    penalty to expand around, the path is exact.
     """
     if start == 0.0:
         path = local_path(fit.model, grid, criterion)
-        t = path.chosen
-        truth = max(stats.loss(path.relaxed[t]), 1e-300)
-        if criterion.n_values * math.log(truth / max(path.loss[t], 1e-300)) <= criterion.price:
-            return path
+        truth = stats.prediction_losses(path.relaxed, stats.x_mean, stats.y_mean)
+        if truth[0] > fit.model.loss:  # the step from the fit to the model's minimum went astray
+            path.coefs[0] = path.relaxed[0] = fit.coef
+            truth[0] = path.loss[0] = fit.model.loss
+        known = path.n_parameters == 0  # nothing to predict
+        path.loss[known] = truth[known]
+        off = np.log(np.maximum(truth, 1e-300) / np.maximum(path.loss, 1e-300)) * criterion.n_values > criterion.price
+        if not off[path.chosen]:
+            return replace(path, loss=truth, criterion=np.where(off, math.inf, path.criterion))
     steps = PATH_STEPS if start == 0.0 else 10 * PATH_STEPS
     return exact_path(stats, fit.coef, start, grid, criterion, max_iter=steps)
 
@@ -207,7 +215,7 @@ def select(
     path = joint_path(stats, fit, start, grid, criterion)
     if l1 is not None:
         fit = penalised(stats, fit.coef, l1, tol=tol, max_iter=steps)
-        if relax and l1 > 0.0:
+        if relax and l1 > 0.0 and criterion.affords(fit.coef.n_parameters()):
             fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
         return Selection(fit, l1, path)
     chosen = path.chosen
@@ -262,19 +270,21 @@ class CVSurface:
     n_parameters: Array
 
     def choose(self, rule: str) -> tuple[int, int]:
-        """Row and column of the least mean loss, or of the smallest model within one standard error of it.
+        """Row and column of the least mean loss, or of the model of least rank, then size, within one standard error of it.
 
         The standard error is that of the difference to the best model over folds: folds differ in difficulty, and
         that part is common to all models.
         """
         mean = self.loss.mean(axis=0)
-        row, column = np.unravel_index(int(np.argmin(mean)), mean.shape)
+        row, column = divmod(int(np.argmin(mean)), mean.shape[1])
         if rule == "1se" and self.loss.shape[0] > 1:
-            excess = self.loss - self.loss[:, row, column][:, None, None]
+            usable = np.isfinite(mean)
+            excess = np.where(usable, self.loss, 0.0) - self.loss[:, row, column][:, None, None]
             error = excess.std(axis=0, ddof=1) / math.sqrt(self.loss.shape[0])
-            size = np.where(excess.mean(axis=0) <= error, self.n_parameters.mean(axis=0), math.inf)
-            row, column = np.unravel_index(int(np.argmin(size)), size.shape)
-        return int(row), int(column)
+            close = usable & (excess.mean(axis=0) <= error)
+            row = int(np.argmax(close.any(axis=1)))  # the least rank first
+            column = int(np.argmin(np.where(close[row], self.n_parameters.mean(axis=0)[row], math.inf)))
+        return row, column
 
 
 def fold_surface(
@@ -289,36 +299,40 @@ def fold_surface(
     """Losses on one test fold of the models that the training statistics give, all ranks from one run."""
     loss, size = np.empty((1, len(ranks), grid.size)), np.empty((1, len(ranks), grid.size))
     by_rank = _paths_by_l1 if recipe.correction == "none" else _paths_by_rank
-    for row, coefs in enumerate(by_rank(train, ranks, grid, relax, recipe)):
-        loss[0, row] = test.prediction_losses(coefs, train.x_mean, train.y_mean)
+    for row, (coefs, usable) in enumerate(by_rank(train, ranks, grid, relax, recipe)):
+        loss[0, row] = np.where(usable, test.prediction_losses(coefs, train.x_mean, train.y_mean), math.inf)
         size[0, row] = [c.n_parameters() for c in coefs]
     return CVSurface(ranks, grid, loss, size)
 
 
+Candidates = tuple[list[CPCoefficient], Mask]  # along the path in l1, and which of them may be chosen
+
+
 def _paths_by_rank(
     stats: Statistics, ranks: tuple[int, ...], grid: Array, relax: bool, recipe: Recipe
-) -> Iterator[list[CPCoefficient]]:
+) -> Iterator[Candidates]:
     """Joint path of each rank's corrected model."""
     criterion = Criterion.named("bic", stats)
     pick = None if well_posed(stats, max(ranks)) else pick_by(criterion)
     growth = grow(stats, max(ranks), recipe, pick=pick, nested=True)
     for rank in ranks:
         if not growth.fits:
-            yield [CPCoefficient.empty(stats.x_shape, stats.y_shape)] * grid.size
+            yield [CPCoefficient.empty(stats.x_shape, stats.y_shape)] * grid.size, np.ones(grid.size, dtype=bool)
             continue
         last = min(rank, len(growth.fits)) - 1
         path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion)
-        yield path.relaxed if relax else path.coefs
+        yield (path.relaxed if relax else path.coefs), np.isfinite(path.criterion)
 
 
 def _paths_by_l1(
     stats: Statistics, ranks: tuple[int, ...], grid: Array, relax: bool, recipe: Recipe
-) -> Iterator[list[CPCoefficient]]:
+) -> Iterator[Candidates]:
     """The paper's components, all stopped at one l1, for each l1 in turn."""
     zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
     runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits for l1 in grid]
     for rank in ranks:
-        yield [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
+        coefs = [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
+        yield coefs, np.ones(grid.size, dtype=bool)
 
 
 def pick_at(l1: float) -> Callable[[SearchPath], int]:
@@ -337,10 +351,11 @@ def pick_by(criterion: Criterion) -> Callable[[SearchPath], int]:
 
 
 def well_posed(stats: Statistics, rank: int) -> bool:
-    """Whether the data can carry a fit without penalty: twice as many samples as numbers in the widest block."""
-    shape = stats.x_shape + stats.y_shape
+    """Whether the data can carry a fit without l1: by a ridge, or twice as many samples as numbers in a block."""
+    if stats.ridge > RIDGE_CARRIES * float(stats.x_square().mean()):
+        return True
     widest = max(stats.x_shape) * rank
-    n_numbers = rank * (sum(shape) - len(shape) + 1)
+    n_numbers = rank * (sum(stats.x_shape) + sum(stats.y_shape))
     return stats.n_samples >= 2 * widest and stats.n_samples * stats.n_y >= 4 * n_numbers
 
 
@@ -355,8 +370,9 @@ def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     if alive.size == 0:
         return
     covariance = _inverse(model.hessian[np.ix_(alive, alive)])
+    per_value = criterion.price / criterion.n_values
     minimum = entries[alive] - covariance @ model.gradient[alive]
-    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * criterion.price * model.loss / criterion.n_values)
+    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * model.loss * math.expm1(per_value))
     while order.size:
         support = entries != 0.0
         support[alive[order]] = False
@@ -376,7 +392,7 @@ def _admit(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
         "ad,ad->d", across, _inverse(model.hessian[np.ix_(alive, alive)]) @ across
     )
     gain = model.gradient[dead] ** 2 / np.maximum(curvature, 1e-9 * model.hessian[dead, dead].max())
-    worth = dead[gain > 2.0 * criterion.price * model.loss / criterion.n_values]
+    worth = dead[gain > -2.0 * model.loss * math.expm1(-criterion.price / criterion.n_values)]
     worth = worth[np.argsort(-gain[np.isin(dead, worth)])]
     while worth.size:
         support = entries != 0.0
@@ -393,9 +409,8 @@ def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) ->
     U, V = coef.x_side(), coef.y_side()
     rise = 0.5 * np.einsum("pr,pr->r", U, stats.gram_dot(U)) * np.einsum("qr,qr->r", V, V)
     sizes = np.array([coef.take([r]).n_parameters() for r in range(coef.rank)])
-    balance = (
-        criterion.n_values * rise / max(fit.model.loss, 1e-300) - criterion.price * sizes - criterion.component_price
-    )
+    price = criterion.price * sizes + criterion.component_price
+    balance = criterion.n_values * np.log1p(rise / max(fit.model.loss, 1e-300)) - price
     weakest = int(balance.argmin())
     if balance[weakest] < 0.0:
         rest = coef.take([r for r in range(coef.rank) if r != weakest])

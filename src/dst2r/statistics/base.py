@@ -28,6 +28,8 @@ class Statistics(ABC):
         What the data were centred by.
     y_square : ndarray of shape (Q,)
         Mean square of every centred response entry.
+    ridge : float
+        What :meth:`ridged` added.
     """
 
     n_samples: float
@@ -36,6 +38,7 @@ class Statistics(ABC):
     x_mean: Array
     y_mean: Array
     y_square: Array
+    ridge: float
 
     @property
     def n_x(self) -> int:
@@ -91,6 +94,15 @@ class Statistics(ABC):
     @abstractmethod
     def scaled(self, x_scale: Array) -> Self:
         """Statistics of the predictors ``X / x_scale``."""
+
+    @abstractmethod
+    def reshaped(self, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> Self:
+        """The same numbers for predictors and responses of other shapes with as many entries."""
+
+    def squeezed(self) -> Self:
+        """Without modes of size one, which hold no choice; at least one predictor mode stays."""
+        x_shape = tuple(d for d in self.x_shape if d > 1) or (1,)
+        return self.reshaped(x_shape, tuple(d for d in self.y_shape if d > 1))
 
     def loss(self, coef: CPCoefficient) -> float:
         """``||Y - <<X, B>>||^2 / 2n``, eq. (3)."""

@@ -34,6 +34,7 @@ class GramStatistics(Statistics):
     x_mean : ndarray of shape (P,)
     n_samples : float
     x_shape, y_shape : tuple of int
+    ridge : float
     """
 
     gram: Array
@@ -44,6 +45,7 @@ class GramStatistics(Statistics):
     n_samples: float
     x_shape: tuple[int, ...]
     y_shape: tuple[int, ...]
+    ridge: float = 0.0
 
     @classmethod
     def from_arrays(
@@ -164,7 +166,10 @@ class GramStatistics(Statistics):
             return self
         gram = self.gram.copy()
         gram.flat[:: self.n_x + 1] += l2
-        return replace(self, gram=gram)
+        return replace(self, gram=gram, ridge=self.ridge + l2)
+
+    def reshaped(self, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> GramStatistics:
+        return replace(self, x_shape=x_shape, y_shape=y_shape)
 
     def scaled(self, x_scale: Array) -> GramStatistics:
         return replace(

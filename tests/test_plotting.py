@@ -79,7 +79,8 @@ def test_cross_validation_curves(by_cv):
     display = CVDisplay.from_estimator(by_cv)
     found = by_cv.cv_results_
     assert [line.get_label() for line in display.lines_] == ["1", "2", "3"]
-    for line, losses in zip(display.lines_, found["mean_test_loss"], strict=True):
+    drawn = np.where(np.isfinite(found["mean_test_loss"]), found["mean_test_loss"], np.nan)
+    for line, losses in zip(display.lines_, drawn, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), found["l1"])
         np.testing.assert_allclose(line.get_ydata(), losses)
     assert display.chosen_.get_xdata() == [by_cv.l1_]

@@ -170,7 +170,7 @@ def test_weights_are_repetitions(center):
 
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("outlier", [1.0, 1e9])
-@pytest.mark.parametrize("blocks", [1, 5])
+@pytest.mark.parametrize("blocks", [1, 5, 20])
 def test_samples_of_zero_weight_are_absent(monkeypatch, center, outlier, blocks):
     X, Y = rows(40, *SHAPE)
     weight = np.random.default_rng(5).uniform(0.5, 2, 40)
@@ -518,6 +518,12 @@ def test_folds_are_those_of_the_splitter(name, weighted, center):
             assert_same(stats, direct, rtol=1e-11)
             if len(index) > 2:
                 assert_statistics(stats, X[index], Y[index], part, center=center)
+
+
+def test_a_single_split_needs_a_training_set():
+    X, Y = rows(10, *SHAPE)
+    with pytest.raises(ValueError, match="at least one sample"):
+        fold_statistics(X, Y, [(np.arange(0), np.arange(10))], None, center=True)
 
 
 def test_a_partition_is_read_once():

@@ -304,7 +304,7 @@ class DST2RCV(_DST2RBase):
     Attributes
     ----------
     best_rank_, l2_ : int, float
-        The rank and the ridge penalty that were chosen.
+        The rank, less the components that the chosen penalty removed, and the ridge penalty that were chosen.
     cv_results_ : dict
         ``ranks`` (n_ranks,), ``l1`` (n_l1,), ``test_loss`` and ``n_parameters`` (n_folds, n_ranks, n_l1): half the
         mean squared error of a response and the numbers that the model needed; ``mean_test_loss`` (n_ranks, n_l1).
@@ -418,7 +418,7 @@ class DST2RCV(_DST2RBase):
         least = [surface.loss.mean(axis=0).min() for surface in surfaces]
         best = int(np.argmin(least))
         row, column = surfaces[best].choose(self.rule)
-        self.best_rank_, self.l2_, l1 = ranks[row], ridges[best], float(grid[column])
+        rank, self.l2_, l1 = ranks[row], ridges[best], float(grid[column])
         self.cv_results_ = {
             "ranks": np.array(ranks),
             "l1": grid,
@@ -432,11 +432,12 @@ class DST2RCV(_DST2RBase):
         criterion, pick = Criterion.named("bic", stats), None
         if self.correction == "none":
             pick = pick_at(l1)
-        elif not well_posed(stats, self.best_rank_):
+        elif not well_posed(stats, rank):
             pick = pick_by(criterion)
-        growth = self._grow(stats, self.best_rank_, pick)
+        growth = self._grow(stats, rank, pick)
         fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats.reshaped(*shapes), x_scale)
+        self.best_rank_ = min(rank, self.rank_)
         return self
 
     def _surface(self, folds: Folds, ranks: tuple[int, ...], grid: Array, l2: float) -> CVSurface:

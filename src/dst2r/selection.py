@@ -233,19 +233,23 @@ def stepwise(
 ) -> Correction:
     """Drop and admit entries and components while that lowers the criterion; every step is a full refit.
 
-    The local model proposes, the criterion of the refit decides; proposals that fail are halved.
+    The local model proposes, the criterion of the refit decides. Proposals that turn out worse than the model promised
+    by more than the price of one number are halved, and the best of those tried is taken if it pays at all.
     """
     fit = _compact(stats, fit)
     value = criterion.of(fit)
     for _ in range(rounds):
         before = value
         for propose in (_prune, _drop_component, _admit):
-            for coef, support in propose(stats, fit, criterion):
+            best, least = fit, value
+            for coef, support, promise in propose(stats, fit, criterion):
                 trial = refit_support(stats, coef, support, tol=tol, max_iter=max_iter)
                 trial_value = criterion.of(trial)
-                if trial_value < value:
-                    fit, value = trial, trial_value
-                    break
+                if trial_value < least:
+                    best, least = trial, trial_value
+                    if trial_value <= promise + criterion.price:
+                        break
+            fit, value = best, least
         if value == before:
             break
     return fit
@@ -270,7 +274,7 @@ class CVSurface:
     n_parameters: Array
 
     def choose(self, rule: str) -> tuple[int, int]:
-        """Row and column of the least mean loss, or of the model of least rank, then size, within one standard error of it.
+        """Row and column of the least mean loss, or of the smallest model within one standard error of it.
 
         The standard error is that of the difference to the best model over folds: folds differ in difficulty, and
         that part is common to all models.
@@ -282,8 +286,8 @@ class CVSurface:
             excess = np.where(usable, self.loss, 0.0) - self.loss[:, row, column][:, None, None]
             error = excess.std(axis=0, ddof=1) / math.sqrt(self.loss.shape[0])
             close = usable & (excess.mean(axis=0) <= error)
-            row = int(np.argmax(close.any(axis=1)))  # the least rank first
-            column = int(np.argmin(np.where(close[row], self.n_parameters.mean(axis=0)[row], math.inf)))
+            size = np.where(close, self.n_parameters.mean(axis=0), math.inf)
+            row, column = divmod(int(np.argmin(size)), size.shape[1])
         return row, column
 
 
@@ -359,7 +363,7 @@ def well_posed(stats: Statistics, rank: int) -> bool:
     return stats.n_samples >= 2 * widest and stats.n_samples * stats.n_y >= 4 * n_numbers
 
 
-Proposal = tuple[CPCoefficient, Mask]
+Proposal = tuple[CPCoefficient, Mask, float]  # where to start, what may differ from zero, the criterion to expect
 
 
 def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator[Proposal]:
@@ -376,7 +380,9 @@ def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     while order.size:
         support = entries != 0.0
         support[alive[order]] = False
-        yield fit.coef, support
+        mask = fit.coef.with_entries(support.astype(float))
+        loss = _local_refit(model, support)[1]
+        yield fit.coef, support, criterion(loss, mask.n_parameters(), int(mask.living().sum()))
         order = order[: order.size // 2]
 
 
@@ -397,7 +403,7 @@ def _admit(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     while worth.size:
         support = entries != 0.0
         support[worth] = True
-        yield fit.coef, support
+        yield fit.coef, support, math.inf
         worth = worth[: worth.size // 2]
 
 
@@ -414,7 +420,7 @@ def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) ->
     weakest = int(balance.argmin())
     if balance[weakest] < 0.0:
         rest = coef.take([r for r in range(coef.rank) if r != weakest])
-        yield rest, rest.ravel() != 0.0
+        yield rest, rest.ravel() != 0.0, math.inf
 
 
 def refit_support(stats: Statistics, coef: CPCoefficient, support: Mask, *, tol: float, max_iter: int) -> Correction:

@@ -231,6 +231,9 @@ def _points(
     best_row, best_column = np.unravel_index(mean.argmin(), mean.shape)
     least = loss[:, best_row, best_column]
     for label, row, column in points:
+        if not np.isfinite(mean[row, column]):  # a model of another rank, or one that no fold could vouch for
+            table.add_row(label, "no candidate", "", "", "")
+            continue
         above = loss[:, row, column] - least
         error = above.std(ddof=1) / np.sqrt(above.size)
         cells = (

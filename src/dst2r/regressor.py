@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dst2r.cp import Array
+from dst2r.labels import Labels
 from dst2r.metrics import r2_score
 from dst2r.statistics import GramStatistics, Statistics
 
@@ -29,7 +30,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
     """Linear regression of a response tensor on a predictor tensor.
 
     Attributes set by :meth:`fit`: ``coef_`` of shape ``x_shape + y_shape``, ``intercept_`` of shape
-    ``y_shape``, ``n_features_in_``.
+    ``y_shape``, ``n_features_in_``, and ``labels_``, None for plain arrays.
     """
 
     fit_intercept: bool
@@ -108,6 +109,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """Store a (P, Q) coefficient and a (Q,) intercept in the user's shapes."""
         self.coef_ = coef.reshape(stats.x_shape + stats.y_shape)
         self.intercept_ = intercept.reshape(stats.y_shape)
+        self.labels_: Labels | None = None  # until fit, which saw the arrays, knows better
         if getattr(self, "n_features_in_", None) != stats.x_shape[0]:  # fitted from statistics
             self.n_features_in_ = stats.x_shape[0]
             if hasattr(self, "feature_names_in_"):

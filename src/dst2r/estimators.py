@@ -15,7 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from dst2r.correction import Correction, Growth, Recipe, grow, least_squares, restart
 from dst2r.cp import Array, CPCoefficient, max_rank
-from dst2r.regressor import TensorRegressor, check_choice, check_number, check_numbers
+from dst2r.regressor import TensorRegressor, blas_threads, check_choice, check_number, check_numbers
 from dst2r.search import SearchPath
 from dst2r.selection import (
     CRITERIA,
@@ -272,8 +272,9 @@ class DST2R(_DST2RBase):
         pick = None
         if self.correction == "none" or not well_posed(stats, self.rank):
             pick = pick_by(criterion) if l1 is None else pick_at(l1)
-        growth = self._grow(stats, self.rank, pick)
-        fit = self._finish(stats, growth, l1, criterion)
+        with blas_threads(stats):
+            growth = self._grow(stats, self.rank, pick)
+            fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats.reshaped(*shapes), x_scale)
         return self
 
@@ -414,7 +415,8 @@ class DST2RCV(_DST2RBase):
         ridges = [float(l2) for l2 in np.atleast_1d(self.l2)]
         from_zero = all(well_posed(train.ridged(min(ridges)), max(ranks)) for train, _ in folds)
         grid = l1_grid(scaled.kkt_start()[0], self.n_l1, from_zero=from_zero)
-        surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
+        with blas_threads(scaled):
+            surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
         least = [surface.loss.mean(axis=0).min() for surface in surfaces]
         best = int(np.argmin(least))
         row, column = surfaces[best].choose(self.rule)
@@ -434,8 +436,9 @@ class DST2RCV(_DST2RBase):
             pick = pick_at(l1)
         elif not well_posed(stats, rank):
             pick = pick_by(criterion)
-        growth = self._grow(stats, rank, pick)
-        fit = self._finish(stats, growth, l1, criterion)
+        with blas_threads(stats):
+            growth = self._grow(stats, rank, pick)
+            fit = self._finish(stats, growth, l1, criterion)
         self._store(fit.coef, stats.reshaped(*shapes), x_scale)
         self.best_rank_ = min(rank, self.rank_)
         return self

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from contextlib import AbstractContextManager
+from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
 from dst2r.cp import Array
 from dst2r.labels import Labels
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 FLOATS = [np.float64, np.float32]
+SMALL = 2048  # predictor entries up to which a fit is quicker on one BLAS thread
 
 
 class TensorRegressor(RegressorMixin, BaseEstimator):
@@ -122,6 +126,20 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
+def blas_threads(stats: Statistics) -> AbstractContextManager[object]:
+    """Context in which BLAS uses one thread if matrices are small.
+
+    NumPy's and SciPy's wheels bring a BLAS each, whose idle threads spin: a solver that calls both in turn would
+    wait for cores most of the time.
+    """
+    return _blas().limit(limits=1 if stats.n_x <= SMALL else None)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
 def check_number(
     name: str,
     value: Any,
@@ -159,4 +177,4 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
 
 
-__all__ = ["TensorRegressor", "check_choice", "check_number", "check_numbers"]
+__all__ = ["TensorRegressor", "blas_threads", "check_choice", "check_number", "check_numbers"]

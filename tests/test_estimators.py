@@ -1041,4 +1041,25 @@ def test_default_ranks_suit_a_shape_that_carries_only_one():
 def test_correction_that_has_not_converged_warns_with_a_remedy():
     X, Y, _ = strong(noise=5.0)
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
-        DST2R(3, l1=0.0, max_iter=1, tol=1e-10).fit(X, Y)
+        model = DST2R(3, l1=0.0, max_iter=1, tol=1e-10).fit(X, Y)
+    assert not model.converged_
+    assert DST2R(rank=2).fit(*strong()[:2]).converged_
+
+
+@pytest.mark.parametrize("model", [DST2R(rank=2), DST2R(rank=1, correction="none"), DST2RCV(ranks=(1, 2), n_l1=4)])
+def test_losses_are_those_of_the_predictions(model):
+    X, Y, _ = strong(n=80)
+    weight = np.arange(80) % 3
+    model.fit(X, Y, weight)
+    rows = np.repeat(np.arange(80), weight)
+    square = np.sum((Y[rows] - model.predict(X[rows])) ** 2) / (2 * len(rows))
+    spread = np.sum((Y[rows] - Y[rows].mean(axis=0)) ** 2) / (2 * len(rows))
+    assert_allclose([model.loss_, model.null_loss_], [square, spread], rtol=1e-8)
+    assert model.n_samples_ == len(rows)
+
+
+def test_loss_counts_the_ridge():
+    X, Y, _ = strong(n=80)
+    model = DST2R(rank=2, l2=0.3).fit(X, Y)
+    square = np.sum((Y - model.predict(X)) ** 2) / 160
+    assert_allclose(model.loss_, square + 0.15 * np.sum(model.coef_**2), rtol=1e-8)

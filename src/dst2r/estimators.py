@@ -127,14 +127,16 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
             )
         return selection.fit
 
-    def _store(self, coef: CPCoefficient, stats: Statistics, x_scale: Array) -> None:
-        """Set the fitted attributes from a coefficient in the units of ``stats``."""
-        coef = coef.alive().with_modes(stats.x_shape, stats.y_shape)
+    def _store(self, fit: Correction, stats: Statistics, x_scale: Array) -> None:
+        """Set the fitted attributes from a fit in the units of ``stats``."""
+        coef = fit.coef.alive().with_modes(stats.x_shape, stats.y_shape)
         dense = coef.x_side() @ coef.y_side().T
         self._set_coefficient(dense / x_scale[:, None], stats.intercept(coef), stats)
         self.cp_: CPTensor = coef.normal_form()
         self.rank_ = coef.rank
         self.n_parameters_ = coef.n_parameters()
+        self.n_samples_, self.converged_ = stats.n_samples, fit.converged
+        self.loss_, self.null_loss_ = fit.model.loss, 0.5 * stats.y_scale
         self.x_scale_, self.x_mean_ = x_scale, stats.x_mean * x_scale
         megabytes = (stats.n_x**2 + stats.n_x * stats.n_y) * 8 / 2**20
         self.statistics_ = (
@@ -201,6 +203,12 @@ class DST2R(_DST2RBase):
         The paper's path of every component.
     n_iter_ : int
         Correction steps in all.
+    converged_ : bool
+        Whether the last correction reached ``tol``.
+    n_samples_ : float
+        Number of samples, or the sum of their weights.
+    loss_, null_loss_ : float
+        Loss on the training data, ridge included, of the fit and of a model without components.
     statistics_ : str
         How the data were held.
 
@@ -275,7 +283,7 @@ class DST2R(_DST2RBase):
         with blas_threads(stats):
             growth = self._grow(stats, self.rank, pick)
             fit = self._finish(stats, growth, l1, criterion)
-        self._store(fit.coef, stats.reshaped(*shapes), x_scale)
+        self._store(fit, stats.reshaped(*shapes), x_scale)
         return self
 
 
@@ -311,6 +319,8 @@ class DST2RCV(_DST2RBase):
         mean squared error of a response and the numbers that the model needed; ``mean_test_loss`` (n_ranks, n_l1).
         All at the chosen ridge; ``l2`` and ``l2_test_loss`` hold the candidates and the least mean loss of each.
     coef_, cp_, intercept_, rank_, n_parameters_, l1_, path_, search_paths_, n_iter_, statistics_
+        As for :class:`DST2R`, of the fit to all samples.
+    converged_, n_samples_, loss_, null_loss_
         As for :class:`DST2R`, of the fit to all samples.
 
     Examples
@@ -439,7 +449,7 @@ class DST2RCV(_DST2RBase):
         with blas_threads(stats):
             growth = self._grow(stats, rank, pick)
             fit = self._finish(stats, growth, l1, criterion)
-        self._store(fit.coef, stats.reshaped(*shapes), x_scale)
+        self._store(fit, stats.reshaped(*shapes), x_scale)
         self.best_rank_ = min(rank, self.rank_)
         return self
 

@@ -91,9 +91,8 @@ class CPCoefficient:
 
     def n_parameters(self) -> int:
         """Free numbers: non-zero entries less the scales that modes of a component share."""
-        living = self.living()
-        entries = sum(np.count_nonzero(f, axis=0) for f in self.factors)
-        return int(((entries - len(self.factors) + 1) * living).sum())
+        counts = np.array([(f != 0.0).sum(axis=0) for f in self.factors])
+        return int(((counts.sum(axis=0) - len(self.factors) + 1) * counts.all(axis=0)).sum())
 
     def ravel(self) -> Array:
         """All factor entries in one vector: mode by mode, then entry, then component."""

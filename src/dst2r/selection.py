@@ -303,13 +303,13 @@ def fold_surface(
     """Losses on one test fold of the models that the training statistics give, all ranks from one run."""
     loss, size = np.empty((1, len(ranks), grid.size)), np.empty((1, len(ranks), grid.size))
     by_rank = _paths_by_l1 if recipe.correction == "none" else _paths_by_rank
-    for row, (coefs, usable) in enumerate(by_rank(train, ranks, grid, relax, recipe)):
+    for row, (coefs, sizes, usable) in enumerate(by_rank(train, ranks, grid, relax, recipe)):
         loss[0, row] = np.where(usable, test.prediction_losses(coefs, train.x_mean, train.y_mean), math.inf)
-        size[0, row] = [c.n_parameters() for c in coefs]
+        size[0, row] = sizes
     return CVSurface(ranks, grid, loss, size)
 
 
-Candidates = tuple[list[CPCoefficient], Mask]  # along the path in l1, and which of them may be chosen
+Candidates = tuple[list[CPCoefficient], Array, Mask]  # along the path in l1, their numbers, and which may be chosen
 
 
 def _paths_by_rank(
@@ -321,11 +321,12 @@ def _paths_by_rank(
     growth = grow(stats, max(ranks), recipe, pick=pick, nested=True)
     for rank in ranks:
         if not growth.fits:
-            yield [CPCoefficient.empty(stats.x_shape, stats.y_shape)] * grid.size, np.ones(grid.size, dtype=bool)
+            zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
+            yield [zero] * grid.size, np.zeros(grid.size), np.ones(grid.size, dtype=bool)
             continue
         last = min(rank, len(growth.fits)) - 1
         path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion)
-        yield (path.relaxed if relax else path.coefs), np.isfinite(path.criterion)
+        yield (path.relaxed if relax else path.coefs), path.n_parameters, np.isfinite(path.criterion)
 
 
 def _paths_by_l1(
@@ -336,7 +337,7 @@ def _paths_by_l1(
     runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits for l1 in grid]
     for rank in ranks:
         coefs = [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
-        yield coefs, np.ones(grid.size, dtype=bool)
+        yield coefs, np.array([float(c.n_parameters()) for c in coefs]), np.ones(grid.size, dtype=bool)
 
 
 def pick_at(l1: float) -> Callable[[SearchPath], int]:

@@ -114,14 +114,16 @@ class Statistics(ABC):
 
     def prediction_losses(self, coefs: Sequence[CPCoefficient], x_mean: Array, y_mean: Array) -> Array:
         """Losses on these samples of models fitted on data with other means, shape (k,); one pass for all."""
-        sides = [(c.x_side(), c.y_side()) for c in coefs]
-        U, V = np.hstack([u for u, _ in sides]), np.hstack([v for _, v in sides])
-        ends = np.cumsum([c.rank for c in coefs])[:-1]
-        GU, CV = np.split(self.gram_dot(U), ends, axis=1), np.split(self.cross_dot(V), ends, axis=1)
+        joined = CPCoefficient(tuple(map(np.hstack, zip(*(c.factors for c in coefs), strict=True))), len(self.x_shape))
+        U, V = joined.x_side(), joined.y_side()
+        GU, CV = self.gram_dot(U), self.cross_dot(V)
         dx, dy = self.x_mean - x_mean, self.y_mean - y_mean
-        values = np.empty(len(coefs))
-        for k, (u, v) in enumerate(sides):
-            fit, link = np.sum((u.T @ GU[k]) * (v.T @ v)), np.sum(u * CV[k])
-            shift = dy - v @ (dx @ u)
+        links, shifts = np.einsum("pk,pk->k", U, CV), dx @ U
+        values, stop = np.empty(len(coefs)), 0
+        for k, coef in enumerate(coefs):
+            part = slice(stop, stop := stop + coef.rank)
+            u, v = U[:, part], V[:, part]
+            fit, link = np.sum((u.T @ GU[:, part]) * (v.T @ v)), links[part].sum()
+            shift = dy - v @ shifts[part]
             values[k] = 0.5 * (self.y_scale + fit + shift @ shift) - link
         return values

@@ -2,28 +2,38 @@
 
 from itertools import combinations, product
 
+import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import linalg
 from scipy.stats import linregress
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Lasso, LinearRegression, MultiTaskLasso, Ridge
+from sklearn.linear_model import Lasso, LassoCV, LinearRegression, MultiTaskLasso, Ridge, lasso_path
 from sklearn.model_selection import KFold
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tensorly.cp_tensor import cp_to_tensor
 from tensorly.decomposition import parafac
 from tensorly.regression import CPRegressor
 
-from dst2r.baselines import HOLRR, STORE, CPRidge, KernelHOLRR, SparseOLS, TensorEnvelope
+from dst2r.baselines import HOLRR, STORE, SURF, CPRidge, KernelHOLRR, SparseOLS, TensorEnvelope
 from dst2r.simulation import make_tensor_regression
 from dst2r.statistics import GramStatistics
 
-DEFAULTS = [SparseOLS(), STORE(random_state=0), TensorEnvelope(), HOLRR(), KernelHOLRR(), CPRidge(random_state=0)]
+DEFAULTS = [
+    SparseOLS(),
+    STORE(random_state=0),
+    TensorEnvelope(),
+    HOLRR(),
+    KernelHOLRR(),
+    CPRidge(random_state=0),
+    SURF(),
+]
 LINEAR = [model for model in DEFAULTS if not isinstance(model, KernelHOLRR)]
-VARIANTS = [SparseOLS(cv=3), SparseOLS("auto", "auto", n_values=5), HOLRR(cv=None), CPRidge(cv=None)]
+VARIANTS = [SparseOLS(cv=3), SparseOLS("auto", "auto", n_values=5), HOLRR(cv=None), CPRidge(cv=None), SURF(2, l1=0.01)]
 # Everything is chosen without folds, so that statistics are enough.
 FROM_STATISTICS = [
     SparseOLS(),
@@ -31,11 +41,24 @@ FROM_STATISTICS = [
     TensorEnvelope(),
     HOLRR(cv=None),
     CPRidge(2, cv=None, random_state=0),
+    SURF(2, l1=0.01),
 ]
 
 
 def name(model):
     return repr(model)
+
+
+def for_model(model, Y):
+    """The responses, or the first of them for the method that takes one."""
+    return Y.reshape(len(Y), -1)[:, 0] if isinstance(model, SURF) else Y
+
+
+def without_folds(model):
+    """The same method, whose choices then do not depend on the order or the number of samples."""
+    if isinstance(model, SURF):
+        return clone(model).set_params(l1=0.01)
+    return clone(model).set_params(cv=None) if "cv" in model.get_params() else clone(model)
 
 
 @pytest.fixture
@@ -89,9 +112,12 @@ def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("model", DEFAULTS, ids=name)
+@pytest.mark.parametrize(
+    ("model", "y_shape"),
+    [(m, s) for m in DEFAULTS for s in ((), (4,), (2, 3), (2, 1, 2)) if s == () or not isinstance(m, SURF)],
+    ids=repr,
+)
 @pytest.mark.parametrize("x_shape", [(3,), (2, 3)])
-@pytest.mark.parametrize("y_shape", [(), (4,), (2, 3), (2, 1, 2)])
 def test_shapes(model, x_shape, y_shape, rng):
     X = rng.standard_normal((40, *x_shape))
     Y = 3 + np.multiply.outer(X.reshape(40, -1)[:, 0], np.ones(y_shape)) + 0.1 * rng.standard_normal((40, *y_shape))
@@ -108,12 +134,11 @@ def test_shapes(model, x_shape, y_shape, rng):
 
 @pytest.mark.parametrize("model", FROM_STATISTICS, ids=name)
 def test_statistics_are_enough(model, data):
-    parts = [slice(0, 20), slice(20, 60)]
-    stats = GramStatistics.from_arrays(data.X[parts[0]], data.Y[parts[0]])
-    stats += GramStatistics.from_arrays(data.X[parts[1]], data.Y[parts[1]])
+    Y = for_model(model, data.Y)
+    stats = GramStatistics.from_arrays(data.X[:20], Y[:20]) + GramStatistics.from_arrays(data.X[20:], Y[20:])
     extra = (second_moments(data.Y),) if isinstance(model, TensorEnvelope | HOLRR) else ()
     from_parts = clone(model).fit_statistics(stats, *extra)
-    at_once = clone(model).fit(data.X, data.Y)
+    at_once = clone(model).fit(data.X, Y)
     assert_allclose(from_parts.coef_, at_once.coef_, atol=1e-7)
     assert_allclose(from_parts.intercept_, at_once.intercept_, atol=1e-7)
     assert_allclose(from_parts.predict(data.X), at_once.predict(data.X), atol=1e-6)
@@ -122,28 +147,29 @@ def test_statistics_are_enough(model, data):
 @pytest.mark.parametrize("model", LINEAR, ids=name)
 def test_shifts_and_units(model, data):
     """Shifts go into the intercept, and factors of Y into the coefficient: all tuning is free of units."""
-    reference = clone(model).fit(data.X, data.Y)
-    shifted = clone(model).fit(data.X + 100.0, data.Y - 50.0)
+    Y = for_model(model, data.Y)
+    reference = clone(model).fit(data.X, Y)
+    shifted = clone(model).fit(data.X + 100.0, Y - 50.0)
     assert_allclose(shifted.coef_, reference.coef_, atol=1e-6)
     assert_allclose(shifted.predict(data.X + 100.0), reference.predict(data.X) - 50.0, atol=1e-6)
     for scale in (1e-6, 1e6):
-        scaled = clone(model).fit(data.X, scale * data.Y)
+        scaled = clone(model).fit(data.X, scale * Y)
         assert_allclose(scaled.coef_ / scale, reference.coef_, atol=1e-6)
-        scaled = clone(model).fit(scale * data.X, data.Y)
+        scaled = clone(model).fit(scale * data.X, Y)
         assert_allclose(scaled.coef_ * scale, reference.coef_, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", LINEAR, ids=name)
 def test_without_intercept(model, data):
     """Without an intercept, samples and their negatives together change nothing, as their means are zero."""
-    X, Y = np.concatenate([data.X, -data.X]), np.concatenate([data.Y, -data.Y])
-    no_cv = {"cv": None} if "cv" in model.get_params() else {}
-    model = clone(model).set_params(fit_intercept=False, **no_cv).fit(X, Y)
+    y = for_model(model, data.Y)
+    X, Y = np.concatenate([data.X, -data.X]), np.concatenate([y, -y])
+    model = without_folds(model).set_params(fit_intercept=False).fit(X, Y)
     assert not model.intercept_.any()
     assert_allclose(model.predict(np.zeros_like(X[:1])), np.zeros_like(Y[:1]), atol=0)
     centred = clone(model).set_params(fit_intercept=True).fit(X, Y)
     assert_allclose(model.coef_, centred.coef_, atol=2e-3 if isinstance(model, TensorEnvelope) else 1e-6)
-    uncentred = clone(model).fit(data.X + 1.0, data.Y + 10.0)
+    uncentred = clone(model).fit(data.X + 1.0, y + 10.0)
     assert np.abs(uncentred.coef_ - model.coef_).max() > 1e-2
 
 
@@ -151,15 +177,14 @@ def test_without_intercept(model, data):
 def test_weight_zero_removes_a_sample(model, data):
     weight = np.ones(60)
     weight[::3] = 0.0
-    if "cv" in model.get_params():
-        model = clone(model).set_params(cv=None)
-    wild = np.where(weight[:, None, None] == 0, 1e3, data.Y)
+    model, Y = without_folds(model), for_model(model, data.Y)
+    wild = np.where(weight.reshape(-1, *[1] * (Y.ndim - 1)) == 0, 1e3, Y)
     weighted = clone(model).fit(data.X, wild, weight)
-    removed = clone(model).fit(data.X[weight > 0], data.Y[weight > 0])
+    removed = clone(model).fit(data.X[weight > 0], Y[weight > 0])
     assert_allclose(weighted.predict(data.X), removed.predict(data.X), atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [m for m in LINEAR if not isinstance(m, CPRidge)], ids=name)
+@pytest.mark.parametrize("model", [m for m in LINEAR if not isinstance(m, CPRidge | SURF)], ids=name)
 def test_predictors_are_vectorised(model, data):
     flat = clone(model).fit(data.X.reshape(60, -1), data.Y)
     assert_allclose(clone(model).fit(data.X, data.Y).coef_.ravel(), flat.coef_.ravel(), atol=1e-10)
@@ -169,7 +194,7 @@ def test_predictors_are_vectorised(model, data):
 @pytest.mark.parametrize("level", [0.0, 7.1])
 def test_responses_that_do_not_vary(model, level, rng):
     X = rng.standard_normal((40, 3, 2))
-    model = clone(model).fit(X, np.full((40, 2, 3), level))
+    model = clone(model).fit(X, for_model(model, np.full((40, 2, 3), level)))
     assert_allclose(model.coef_, 0.0, atol=1e-12)
     assert_allclose(model.intercept_, level, rtol=1e-12)
 
@@ -178,13 +203,12 @@ def test_responses_that_do_not_vary(model, level, rng):
 def test_predictors_that_do_not_vary(model, data, rng):
     """A constant, which rounding leaves with a variance of 1e-34, has no effect, be it alone or not."""
     constant = np.full((60, 1, 2), 0.1)
-    if "cv" in model.get_params():
-        model = clone(model).set_params(cv=None)
-    with_constant = clone(model).fit(np.concatenate([data.X, constant], axis=1), data.Y)
+    model, Y = without_folds(model), for_model(model, data.Y)
+    with_constant = clone(model).fit(np.concatenate([data.X, constant], axis=1), Y)
     assert_allclose(with_constant.coef_[3], 0.0, atol=1e-8)
     if not isinstance(model, CPRidge | HOLRR):  # their penalties are relative to the mean variance of a predictor
-        assert_allclose(with_constant.coef_[:3], clone(model).fit(data.X, data.Y).coef_, atol=2e-2)
-    assert not clone(model).fit(constant, data.Y).coef_.any()
+        assert_allclose(with_constant.coef_[:3], clone(model).fit(data.X, Y).coef_, atol=2e-2)
+    assert not clone(model).fit(constant, Y).coef_.any()
 
 
 @pytest.mark.parametrize(
@@ -218,25 +242,36 @@ def test_predictors_that_do_not_vary(model, data, rng):
         (CPRidge(1.5), "rank is 1.5"),
         (CPRidge(l2=np.inf), "l2 is inf"),
         (CPRidge(n_restarts=True), "n_restarts is True"),
+        (SURF(0), "rank is 0; expected an integer"),
+        (SURF(l1="bic"), "l1 is 'bic'"),
+        (SURF(l2=-1), "l2 is -1"),
+        (SURF(cv=None), "cv is None, but SURF has no rule without folds"),
+        (SURF(cv=1), "n_splits=1"),
+        (SURF(step_size=0.0), 'step_size is 0.0; expected a number greater than 0, or "auto"'),
+        (SURF(step_size="small"), "step_size is 'small'"),
+        (SURF(tol=-1), "tol is -1"),
     ],
     ids=repr,
 )
 def test_bad_parameters(model, message, data):
     with pytest.raises(ValueError, match=message):
-        model.fit(data.X, data.Y)
+        model.fit(data.X, for_model(model, data.Y))
 
 
 @pytest.mark.parametrize("model", DEFAULTS, ids=name)
 def test_bad_data(model, data):
+    Y = for_model(model, data.Y)
     with pytest.raises(ValueError, match="60 samples, y has 59"):
-        clone(model).fit(data.X, data.Y[:59])
+        clone(model).fit(data.X, Y[:59])
     with pytest.raises(ValueError, match="NaN"):
-        clone(model).fit(np.where(data.X > 0, np.nan, data.X), data.Y)
+        clone(model).fit(np.where(data.X > 0, np.nan, data.X), Y)
+    with pytest.raises(ValueError, match="NaN"):
+        clone(model).fit(data.X, np.where(Y.flat[0] == Y, np.nan, Y))
     with pytest.raises(ValueError, match=r"samples of shape \(2, 3\), but .* was fitted on \(3, 2\)|is expecting 3"):
-        clone(model).fit(data.X, data.Y).predict(data.X.transpose(0, 2, 1))
+        clone(model).fit(data.X, Y).predict(data.X.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("model", [SparseOLS(cv=3), HOLRR(), CPRidge(), CPRidge((1, 2), l2=0.0)], ids=name)
+@pytest.mark.parametrize("model", [SparseOLS(cv=3), HOLRR(), CPRidge(), CPRidge((1, 2), l2=0.0), SURF()], ids=name)
 def test_folds_need_samples(model, data):
     with pytest.raises(ValueError, match="by cross-validation, which needs the samples"):
         model.fit_statistics(GramStatistics.from_arrays(data.X, data.Y))
@@ -280,11 +315,12 @@ def test_ridge_fallback_is_that_ridge(data):
 def test_cross_validation_sees_every_split(data):
     """Splits that are no partition, and the same folds as arrays, go through other code than KFold."""
     splits = list(KFold(3).split(data.X))
-    for model in (SparseOLS(), HOLRR(), CPRidge(random_state=0)):
-        one = clone(model).set_params(cv=3).fit(data.X, data.Y)
-        two = clone(model).set_params(cv=splits).fit(data.X, data.Y)
+    for model in (SparseOLS(), HOLRR(), CPRidge(random_state=0), SURF()):
+        Y = for_model(model, data.Y)
+        one = clone(model).set_params(cv=3).fit(data.X, Y)
+        two = clone(model).set_params(cv=splits).fit(data.X, Y)
         assert_allclose(one.coef_, two.coef_, atol=1e-9)
-        overlapping = clone(model).set_params(cv=[splits[0], splits[0], splits[1]]).fit(data.X, data.Y)
+        overlapping = clone(model).set_params(cv=[splits[0], splits[0], splits[1]]).fit(data.X, Y)
         assert np.isfinite(overlapping.coef_).all()
 
 
@@ -827,6 +863,168 @@ def test_cp_ridge_without_a_minimum_says_so():
 def test_cp_ridge_says_when_it_has_not_converged(data):
     with pytest.warns(ConvergenceWarning, match="max_iter=1 steps"):
         CPRidge(3, 0.0, n_restarts=1, max_iter=1, tol=1e-12, random_state=0).fit(data.X, data.Y)
+
+
+# --- SURF -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_surf_of_vectors_tends_to_the_lasso(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((100, 8)) @ (np.eye(8) + rng.standard_normal((8, 8)) / 3)
+    y = X @ (rng.standard_normal(8) * (rng.random(8) < 0.6)) + rng.standard_normal(100)
+    largest = np.abs(rows(X, y)[0].T @ (y - y.mean())).max() / 100
+    l1s = largest * np.array([0.5, 0.2, 0.05, 0.02])
+    lassos = lasso_path(X - X.mean(axis=0), y - y.mean(), alphas=l1s, tol=1e-12)[1].T
+    distances = []
+    for step in (0.1, 0.02, 0.004):
+        fits = [SURF(1, l1, step_size=step).fit(X, y) for l1 in l1s]
+        distances.append(max(np.abs(m.coef_ - w).max() for m, w in zip(fits, lassos, strict=True)))
+        assert [m.l1_.tolist() for m in fits] == [[l1] for l1 in l1s]
+    assert distances[1] < 0.5 * distances[0]
+    assert distances[2] < 0.5 * distances[1]
+    assert distances[2] < 0.01 * np.abs(lassos).max()
+
+
+def surf_on_rows(X, y, splits, rank):
+    """Components with the published tuning, sample by sample: no fold's components have seen its test samples."""
+
+    def parts(path):
+        shapes = np.cumsum(X.shape[1:])[:-1]
+        return [w * naive.outer(np.split(f, shapes)) for w, f in zip(path.weight, path.factors, strict=True)]
+
+    def searched(X, y):
+        path = naive.stagewise_rows(X, y, 0.05)
+        start = np.abs(np.tensordot(X, y, (0, 0))).max() / len(X)
+        l1 = np.append(start, path.l1)
+        return path, np.minimum.accumulate(l1), [np.zeros(X.shape[1:]), *parts(path)]
+
+    folds = []
+    for train, test in splits:
+        x_mean, y_mean = X[train].mean(axis=0), y[train].mean()
+        folds.append([X[train] - x_mean, y[train] - y_mean, X[test] - x_mean, y[test] - y_mean])
+    X, y = X - X.mean(axis=0), y - y.mean()
+    coef, chosen = np.zeros(X.shape[1:]), []
+    for _ in range(rank):
+        paths, curves = [], []
+        for X_train, y_train, X_test, y_test in folds:
+            _, l1, points = searched(X_train, y_train)
+            errors = [np.sqrt(np.mean((y_test - naive.predicted(X_test, W)) ** 2)) for W in points]
+            curves.append({k: (e, np.abs(W).sum()) for k, e, W in zip(l1, errors, points, strict=True)})  # the last
+            paths.append((l1, points))
+        knots = np.unique(np.concatenate([list(curve) for curve in curves]))[::-1]
+        known = [(sorted(curve), np.array([curve[k] for k in sorted(curve)])) for curve in curves]
+        error = np.mean([np.interp(knots, k, values[:, 0]) for k, values in known], axis=0)
+        best = knots[error.argmin()]
+        weight = np.mean([np.interp(best, k, values[:, 1]) for k, values in known])
+        path, _, points = searched(X, y)
+        beyond = [t for t in range(len(path.weight)) if path.weight[t] > weight * (1 + 1e-9)]
+        part = points[beyond[0] if beyond else -1]
+        chosen.append((best, knots, error))
+        coef, y = coef + part, y - naive.predicted(X, part)
+        for fold, (l1, points) in zip(folds, paths, strict=True):
+            own = points[np.flatnonzero(l1 >= best)[-1]] if l1[0] >= best else np.zeros_like(coef)
+            fold[1], fold[3] = fold[1] - naive.predicted(fold[0], own), fold[3] - naive.predicted(fold[2], own)
+    return coef, chosen
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_surf_tunes_by_the_published_rule_on_samples_it_has_not_seen(seed):
+    data = make_tensor_regression(60, (4, 3), (), rank=2, sparsity=0.3, snr=2, normalize=True, random_state=seed)
+    splits = list(KFold(3).split(data.X))
+    model = SURF(3, cv=3, tol=0.0).fit(data.X, data.Y)
+    assert model.rank_ >= 2
+    coef, chosen = surf_on_rows(data.X, data.Y, splits, model.rank_)
+    for l1, seen, (best, knots, error) in zip(model.l1_, model.path_, chosen, strict=False):
+        assert_allclose(l1, best, rtol=1e-8)
+        assert_allclose(seen["l1"], knots, rtol=1e-7, atol=1e-10 * knots[0])
+        assert_allclose(seen["error"], error, rtol=1e-8)
+    assert_allclose(model.coef_, coef, atol=1e-9)
+    assert_allclose(model.intercept_, data.Y.mean() - np.sum(data.X.mean(axis=0) * coef))
+
+
+def test_surf_goes_on_from_the_error_it_has_reached():
+    """The test error of a component at zero is that of the components before it, not that of a fit to all samples."""
+    data = make_tensor_regression(100, (6, 5), (), rank=3, sparsity=0.3, snr=2, normalize=True, random_state=0)
+    model = SURF(4, step_size=0.002).fit(data.X, data.Y)
+    assert len(model.path_) >= 3
+    reached = [seen["error"].min() for seen in model.path_]
+    assert_allclose([seen["error"][0] for seen in model.path_[1:]], reached[:-1], rtol=2e-3)
+
+
+def test_surf_finds_no_component_in_noise():
+    """Where test samples leak, there is always another one."""
+    ranks = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = SURF().fit(rng.standard_normal((60, 5, 5)), rng.standard_normal(60))
+        ranks.append(model.rank_)
+        assert model.rank_ == np.shape(model.l1_)[0] == model.cp_.weights.size
+        assert (model.rank_ == 0) == (not model.coef_.any())
+    assert np.mean(ranks) < 1
+    assert ranks.count(0) >= 10
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_surf_recovers_planted_components_better_than_the_lasso(rank):
+    ratios = []
+    for seed in range(4):
+        data = make_tensor_regression(
+            300, (6, 6, 6), (), rank=rank, sparsity=0.5, snr=3, normalize=True, random_state=seed
+        )
+        model = SURF().fit(data.X, data.Y)
+        lasso = LassoCV(cv=5).fit(data.X.reshape(300, -1), data.Y)
+        error = np.linalg.norm(model.coef_ - data.coef)
+        ratios.append(error / np.linalg.norm(lasso.coef_ - data.coef.ravel()))
+        assert error < 0.35 * np.linalg.norm(data.coef)
+        assert model.rank_ >= rank
+    assert max(ratios) < 1
+    assert np.mean(ratios) < 0.8
+
+
+def test_surf_leaves_out_what_explains_too_little():
+    data = make_tensor_regression(60, (4, 4), (), rank=4, sparsity=0.3, snr=2, normalize=True, random_state=1)
+    spreads = [data.Y.std()]
+    for rank in range(1, 6):
+        model = SURF(rank, 0.005, tol=0.0).fit(data.X, data.Y)
+        assert model.rank_ == rank
+        spreads.append(np.std(data.Y - model.predict(data.X)))
+    falls = -np.diff(spreads) / spreads[0]
+    assert (np.diff(falls) < 0).all()
+    for rank in range(1, 5):
+        between = float(np.sqrt(falls[rank - 1] * falls[rank]))
+        assert SURF(50, 0.005, tol=between).fit(data.X, data.Y).rank_ == rank
+
+
+def test_surf_shrinks_by_a_ridge(data):
+    """The ridge is that of one component: for a single predictor it divides by 1 + l2 / variance."""
+    x, y = data.X[:, :1, 0], data.Y[:, 0, 0]
+    plain, ridge = (SURF(1, 0.0, l2=l2).fit(x, y).coef_[0] for l2 in (0.0, 0.5))
+    step = 0.05 * abs(plain)
+    assert_allclose(ridge, plain / (1 + 0.5 / x.var()), atol=step)
+    assert abs(ridge - plain) > 3 * step
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (1, 1)])
+def test_surf_takes_one_response(shape, data):
+    X, Y = data.X, np.repeat(data.Y[:, 0, 0], np.prod(shape)).reshape(60, *shape)
+    with pytest.raises(ValueError, match=r"scalar response, .* has shape \(.*: use DST2R, .*MultiOutputRegressor"):
+        SURF().fit(X, Y)
+    if shape != (1, 1):
+        with pytest.raises(ValueError, match="scalar response"):
+            SURF(l1=0.1).fit_statistics(GramStatistics.from_arrays(X, Y))
+
+
+def test_surf_does_what_its_message_promises(data):
+    Y = data.Y.reshape(60, -1)[:, :2]
+    both = MultiOutputRegressor(SURF()).fit(data.X, Y).predict(data.X)
+    assert_allclose(both, np.stack([SURF().fit(data.X, y).predict(data.X) for y in Y.T], axis=1))
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        assert SURF().fit(data.X, Y[:, :1]).predict(data.X).shape == (60,)
+    column = SURF(l1=0.01).fit_statistics(GramStatistics.from_arrays(data.X, Y[:, :1]))
+    assert column.coef_.shape == (3, 2, 1)
+    assert column.coef_.any()
+    assert_allclose(cp_to_tensor(column.cp_), column.coef_, atol=1e-12)
 
 
 # --- the paper's size -------------------------------------------------------------------------------------------------

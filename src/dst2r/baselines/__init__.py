@@ -5,5 +5,6 @@ from dst2r.baselines.envelope import TensorEnvelope
 from dst2r.baselines.holrr import HOLRR, KernelHOLRR
 from dst2r.baselines.sparse_ols import SparseOLS
 from dst2r.baselines.store import STORE
+from dst2r.baselines.surf import SURF
 
-__all__ = ["HOLRR", "STORE", "CPRidge", "KernelHOLRR", "SparseOLS", "TensorEnvelope"]
+__all__ = ["HOLRR", "STORE", "SURF", "CPRidge", "KernelHOLRR", "SparseOLS", "TensorEnvelope"]

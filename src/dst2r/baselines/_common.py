@@ -226,9 +226,9 @@ def check_sizes(name: str, value: Any, largest: Sequence[int], meaning: str) -> 
     return tuple(int(size) for size in sizes)
 
 
-def need_samples(estimator: object, tuned: str) -> ValueError:
-    """Error for a fit from statistics that asks for cross-validation."""
+def need_samples(estimator: object, tuned: str, *, bic: bool = True) -> ValueError:
+    """Error for a fit from statistics that asks for cross-validation; ``bic`` says whether there is another choice."""
     return ValueError(
         f"{type(estimator).__name__} chooses {tuned} by cross-validation, which needs the samples: "
-        f"call fit(X, y), set cv=None to choose by BIC, or give {tuned} as numbers."
+        f"call fit(X, y), {'set cv=None to choose by BIC, ' if bic else ''}or give {tuned} in numbers."
     )

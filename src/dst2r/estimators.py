@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from dst2r.correction import Correction, Growth, Recipe, grow, least_squares, restart
 from dst2r.cp import Array, CPCoefficient, max_rank
+from dst2r.labels import Mode, label_rows
 from dst2r.regressor import TensorRegressor, blas_threads, check_choice, check_number, check_numbers
 from dst2r.search import SearchPath
 from dst2r.selection import (
@@ -56,12 +57,13 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
     verbose: int
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R)."""
-        X = self._validate_new(X)
+        """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R); a DataArray for a DataArray."""
+        rows = self._validate_new(X)
         _, factors = self.cp_
         U = CPCoefficient(tuple(factors), len(factors) - self.intercept_.ndim).x_side()
-        centred = (X - self.x_mean_.astype(X.dtype)) / self.x_scale_.astype(X.dtype)
-        return centred @ U.astype(X.dtype)
+        centred = (rows - self.x_mean_.astype(rows.dtype)) / self.x_scale_.astype(rows.dtype)
+        component = Mode("component", tuple(range(1, self.rank_ + 1)))
+        return label_rows(centred @ U.astype(rows.dtype), X, self._names, [component])
 
     @property
     def _n_features_out(self) -> int:
@@ -211,6 +213,8 @@ class DST2R(_DST2RBase):
         Loss on the training data, ridge included, of the fit and of a model without components.
     statistics_ : str
         How the data were held.
+    labels_ : Labels or None
+        Names of modes and entries of labelled arrays (:mod:`dst2r.labels`).
 
     Examples
     --------
@@ -318,7 +322,7 @@ class DST2RCV(_DST2RBase):
         ``ranks`` (n_ranks,), ``l1`` (n_l1,), ``test_loss`` and ``n_parameters`` (n_folds, n_ranks, n_l1): half the
         mean squared error of a response and the numbers that the model needed; ``mean_test_loss`` (n_ranks, n_l1).
         All at the chosen ridge; ``l2`` and ``l2_test_loss`` hold the candidates and the least mean loss of each.
-    coef_, cp_, intercept_, rank_, n_parameters_, l1_, path_, search_paths_, n_iter_, statistics_
+    coef_, cp_, intercept_, rank_, n_parameters_, l1_, path_, search_paths_, n_iter_, statistics_, labels_
         As for :class:`DST2R`, of the fit to all samples.
     converged_, n_samples_, loss_, null_loss_
         As for :class:`DST2R`, of the fit to all samples.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from dst2r.cp import Array
-from dst2r.labels import Labels
+from dst2r.labels import Labels, as_fitted, bare, check_samples, is_xarray, label_rows, take_labels
 from dst2r.metrics import r2_score
 from dst2r.statistics import GramStatistics, Statistics
 
@@ -57,6 +57,9 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         X : array-like of shape (n, d_1, ..., d_p)
         y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
             The responses Y; shape (n,) is the scalar response, q = 0.
+
+            Either may be an xarray DataArray, whose names are kept in ``labels_`` and compared at :meth:`predict`: the
+            sample is the first dimension, or the only one that X and y share. pandas objects do where two axes suffice.
         sample_weight : array-like of shape (n,), optional
             A weight of k counts as k repetitions of the sample.
         """
@@ -65,15 +68,17 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         return self.fit_statistics(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input."""
+        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input, a DataArray for a DataArray."""
         rows = self._validate_new(X)
         coef = self.coef_.reshape(rows.shape[1], -1).astype(rows.dtype, copy=False)
         Y = rows @ coef + self.intercept_.ravel().astype(rows.dtype, copy=False)
-        return Y.reshape(len(rows), *self.intercept_.shape)
+        return label_rows(Y.reshape(len(rows), *self.intercept_.shape), X, self._names, self._names.y)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of the predictions, averaged over response entries: scikit-learn's definition on flattened responses."""
-        return float(r2_score(np.asarray(y), self.predict(X), sample_weight=sample_weight))
+        predicted, observed = self.predict(X), as_fitted("y", y, self._names.y)
+        check_samples(predicted, observed)
+        return float(r2_score(np.asarray(observed), np.asarray(predicted), sample_weight=sample_weight))
 
     def _check_parameters(self) -> None:
         """Complain about constructor parameters, before the data are touched."""
@@ -83,6 +88,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
         x_rules = {"dtype": FLOATS, "allow_nd": True, "ensure_min_samples": 2}
         y_rules = {"dtype": np.float64, "allow_nd": True, "ensure_2d": False, "ensure_min_features": 0}
+        X, y, self._labels_seen = take_labels(X, y)
         X, Y = validate_data(self, X, y, validate_separately=(x_rules, y_rules))
         if Y.ndim == 0 or Y.shape[0] != X.shape[0]:
             raise ValueError(
@@ -97,14 +103,25 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return X, Y, weight
 
+    @property
+    def _x_shape(self) -> tuple[int, ...]:
+        return self.coef_.shape[: self.coef_.ndim - self.intercept_.ndim]
+
+    @property
+    def _names(self) -> Labels:
+        """What the modes are called, also those of plain arrays."""
+        return self.labels_ or Labels.plain(len(self._x_shape), self.intercept_.ndim)
+
     def _validate_new(self, X: Any) -> NDArray[Any]:
         """Check predictors against the fitted shape and return them as a matrix (n, P)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
-        x_shape = self.coef_.shape[: self.coef_.ndim - self.intercept_.ndim]
-        if X.shape[1:] != x_shape:
+        if is_xarray(X) or (self.labels_ is not None and not hasattr(self, "feature_names_in_")):
+            X = check_array(bare(as_fitted("X", X, self._names.x)), dtype=FLOATS, allow_nd=True)
+        else:  # scikit-learn compares the columns of DataFrames
+            X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
+        if X.shape[1:] != self._x_shape:
             raise ValueError(
-                f"X has samples of shape {X.shape[1:]}, but {type(self).__name__} was fitted on {x_shape}: "
+                f"X has samples of shape {X.shape[1:]}, but {type(self).__name__} was fitted on {self._x_shape}: "
                 "give the same modes in the same order, samples first."
             )
         return X.reshape(X.shape[0], -1)
@@ -113,7 +130,8 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """Store a (P, Q) coefficient and a (Q,) intercept in the user's shapes."""
         self.coef_ = coef.reshape(stats.x_shape + stats.y_shape)
         self.intercept_ = intercept.reshape(stats.y_shape)
-        self.labels_: Labels | None = None  # until fit, which saw the arrays, knows better
+        # None if there were only statistics; what fit saw is used up, for a later fit from statistics does not know it.
+        self.labels_: Labels | None = self.__dict__.pop("_labels_seen", None)
         if getattr(self, "n_features_in_", None) != stats.x_shape[0]:  # fitted from statistics
             self.n_features_in_ = stats.x_shape[0]
             if hasattr(self, "feature_names_in_"):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dst2r.baselines._common import (
     check_auto_or_number,
@@ -28,7 +27,8 @@ from dst2r.baselines._common import (
     typical_variance,
 )
 from dst2r.cp import Array
-from dst2r.regressor import FLOATS, TensorRegressor, check_choice
+from dst2r.labels import label_rows
+from dst2r.regressor import TensorRegressor, check_choice
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class KernelHOLRR(HOLRR):
         """
         self._check_parameters()
         X, Y, weight = self._validate_training(X, y, sample_weight)
-        self._x_shape = X.shape[1:]
+        self._sample_shape = X.shape[1:]
         self.X_fit_ = X.reshape(len(X), -1).astype(np.float64)
         values, vectors = spectrum(self._kernel(self.X_fit_))
         features = vectors * np.sqrt(values)
@@ -286,6 +286,7 @@ class KernelHOLRR(HOLRR):
         coef = self._solve_samples(stats, features, Y, weight)
         self.dual_coef_ = (vectors / np.sqrt(values) @ coef).reshape(-1, *stats.y_shape)
         self.intercept_ = (stats.y_mean - stats.x_mean @ coef).reshape(stats.y_shape)
+        self.labels_ = self.__dict__.pop("_labels_seen")
         return self
 
     def fit_statistics(self, stats: Statistics, y_gram: ArrayLike | None = None) -> Self:
@@ -293,17 +294,16 @@ class KernelHOLRR(HOLRR):
         raise TypeError("KernelHOLRR needs the samples themselves, not their statistics: call fit(X, y).")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input."""
-        check_is_fitted(self)
-        samples = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
-        if samples.shape[1:] != self._x_shape:
-            raise ValueError(
-                f"X has samples of shape {samples.shape[1:]}, but KernelHOLRR was fitted on {self._x_shape}: "
-                "give the same modes in the same order, samples first."
-            )
-        kernel = self._kernel(samples.reshape(len(samples), -1).astype(np.float64))
+        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input, a DataArray for a DataArray."""
+        samples = self._validate_new(X)
+        kernel = self._kernel(samples.astype(np.float64))
         Y = kernel @ self.dual_coef_.reshape(len(self.X_fit_), -1) + self.intercept_.ravel()
-        return np.asarray(Y.reshape(-1, *self.intercept_.shape), dtype=samples.dtype)
+        Y = np.asarray(Y.reshape(-1, *self.intercept_.shape), dtype=samples.dtype)
+        return label_rows(Y, X, self._names, self._names.y)
+
+    @property
+    def _x_shape(self) -> tuple[int, ...]:
+        return self._sample_shape
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

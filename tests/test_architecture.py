@@ -16,9 +16,9 @@ SRC = Path(__file__).parents[1] / "src"
 
 # From the bottom: a module may import from lower lines only, and a package from itself.
 LAYERS = (
-    {"_kernels"},
+    {"_kernels", "_files"},
     {"cp", "metrics", "labels"},
-    {"statistics", "simulation"},
+    {"statistics", "simulation", "persistence"},
     {"search", "regressor"},
     {"correction"},
     {"baselines"},

@@ -27,6 +27,15 @@ def small(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
+@pytest.fixture
+def xy(tmp_path):
+    """A small regression, in files, too."""
+    data = dst2r.make_tensor_regression(60, (4, 3), (3,), rank=2, noise=0.3, random_state=0)
+    np.save(tmp_path / "X.npy", data.X)
+    np.save(tmp_path / "Y.npy", data.Y)
+    return data.X, data.Y
+
+
 def run(*args):
     return typer_testing.CliRunner().invoke(app_module.app, [str(arg) for arg in args])
 
@@ -85,6 +94,18 @@ def test_unknown_command_and_option_end_with_a_usage_error():
         result = run(*args)
         assert result.exit_code == 2
         assert "Traceback" not in result.output
+
+
+def test_fit_and_predict_are_those_of_python(tmp_path, xy):
+    X, Y = xy
+    result = run("fit", tmp_path / "X.npy", tmp_path / "Y.npy", "-o", tmp_path / "m.dst2r", "--rank", 2)
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith(f"{tmp_path / 'm.dst2r'}\n")
+    model = dst2r.DST2R(rank=2).fit(X, Y)
+    assert dst2r.load(tmp_path / "m.dst2r").coef_.tobytes() == model.coef_.tobytes()
+    result = run("predict", tmp_path / "m.dst2r", tmp_path / "X.npy", "-o", tmp_path / "P.npy")
+    assert result.exit_code == 0, result.output
+    assert np.load(tmp_path / "P.npy").tobytes() == model.predict(X).tobytes()
 
 
 @pytest.mark.usefixtures("small")

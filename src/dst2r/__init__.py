@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dst2r.estimators import DST2R, DST2RCV
+    from dst2r.persistence import load, save
     from dst2r.simulation import make_tensor_regression
     from dst2r.statistics import GramStatistics
 
     __version__: str
 
-__all__ = ["DST2R", "DST2RCV", "GramStatistics", "__version__", "make_tensor_regression"]
+__all__ = ["DST2R", "DST2RCV", "GramStatistics", "__version__", "load", "make_tensor_regression", "save"]
 
 _HOMES = {
     "DST2R": "dst2r.estimators",
     "DST2RCV": "dst2r.estimators",
     "GramStatistics": "dst2r.statistics",
+    "load": "dst2r.persistence",
     "make_tensor_regression": "dst2r.simulation",
+    "save": "dst2r.persistence",
 }
 
 # Hidden from type checkers, which would otherwise take every misspelt name for an attribute.

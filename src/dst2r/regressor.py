@@ -10,6 +10,7 @@ from abc import abstractmethod
 from contextlib import AbstractContextManager
 from functools import cache
 from numbers import Integral, Real
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from threadpoolctl import ThreadpoolController
 from dst2r.cp import Array
 from dst2r.labels import Labels, as_fitted, bare, check_samples, is_xarray, label_rows, take_labels
 from dst2r.metrics import r2_score
+from dst2r.persistence import save
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
@@ -79,6 +81,18 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         predicted, observed = self.predict(X), as_fitted("y", y, self._names.y)
         check_samples(predicted, observed)
         return float(r2_score(np.asarray(observed), np.asarray(predicted), sample_weight=sample_weight))
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to a file that :func:`dst2r.load` reads back, exactly.
+
+        Parameters
+        ----------
+        path : path-like
+            By custom with the suffix ``.dst2r``. The file appears whole or not at all.
+        overwrite : bool, default=False
+            Whether a file of that name may be replaced.
+        """
+        save(self, path, overwrite=overwrite)
 
     def _check_parameters(self) -> None:
         """Complain about constructor parameters, before the data are touched."""

@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
+from dst2r.cli.output import Commands
+
 # A traceback is for a bug: plain, so that it can be pasted. What users can get wrong ends in one line (output.fail).
 app = typer.Typer(
     name="dst2r",
+    cls=Commands,
     help="Sparse low-rank tensor-on-tensor regression.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -29,8 +32,77 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
 ) -> None:
     """Sparse low-rank tensor-on-tensor regression."""
+
+
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the path of what was written.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what the solver does.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+@app.command()
+def fit(
+    data: Annotated[list[str], typer.Argument(help="Predictors X and responses Y; or files of statistics.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model's file.", metavar="MODEL.dst2r")],
+    rank: Annotated[str, typer.Option(help="3, or 1:8 or 1,2,4 to choose by cross-validation.")] = "1:5",
+    l1: Annotated[str | None, typer.Option(help="Of one rank: bic, aic, ebic or a number.  [default: bic]")] = None,
+    l2: Annotated[str, typer.Option(help="Ridge penalty; 0,0.1,1 to choose by cross-validation.")] = "0",
+    cv: Annotated[int | None, typer.Option(min=2, help="Number of folds.  [default: 5]")] = None,
+    rule: Annotated[str | None, typer.Option(help="min, or 1se for the smallest model close to it.")] = None,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Put predictors in units of their spread.")
+    ] = False,
+    weights: Annotated[str | None, typer.Option(help="Array of sample weights.", metavar="FILE")] = None,
+    groups: Annotated[str | None, typer.Option(help="Array: samples of a group share a fold.", metavar="FILE")] = None,
+    restarts: Annotated[int, typer.Option(min=0, help="Random starts beside the searched one.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of random folds and restarts.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Folds at a time.")] = None,
+    stats: Annotated[bool, typer.Option("--stats", help="The files hold statistics (dst2r stats).")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a model and write it to a file.
+
+    X and Y are files whose first axis is the sample: X.npy, data.npz[X].
+
+    Example:  dst2r fit X.npy Y.npy -o model.dst2r
+    """
+    from dst2r.cli.output import Voice, claim, progress
+
+    if not stats and len(data) != 2:
+        raise typer.BadParameter(f"expected two files, X and Y; got {len(data)}.", param_hint="DATA")
+    claim(out, force=force)
+    with progress("Loading", quiet=quiet):
+        from dst2r.cli.fit import Plan, run
+    plan = Plan(rank, l1, l2, cv, rule, standardize, weights, groups, restarts, seed, jobs)
+    run(data, plan, statistics=stats, out=out, voice=Voice(quiet, verbose, as_json))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="What dst2r fit wrote.", metavar="MODEL.dst2r")],
+    x: Annotated[str, typer.Argument(help="Predictors, samples first.", metavar="X")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The predictions' file.", metavar="Y")],
+    components: Annotated[bool, typer.Option("--components", help="Write component scores instead.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Predict responses for new predictors.
+
+    Example:  dst2r predict model.dst2r X.npy -o predicted.npy
+    """
+    from dst2r.cli.output import Voice, claim, progress
+
+    claim(out, force=force)
+    with progress("Loading", quiet=quiet):
+        from dst2r.cli.predict import run
+    run(model, x, components=components, out=out, voice=Voice(quiet, json=as_json))
 
 
 @app.command()

@@ -1,60 +1,118 @@
 """What every command needs to speak to people and to write files."""
 
-import os
+import json
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
+
+INTERRUPTED = 130  # what shells give for Ctrl-C
 
 
-def fail(message: str) -> NoReturn:
-    """End the command with one line on standard error, and exit code 1."""
+def fail(message: str, code: int = 1) -> NoReturn:
+    """End the command with one line on standard error, and an exit code."""
     typer.echo(f"dst2r: {message}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
+
+
+class Commands(TyperGroup):
+    """The commands; what users can get wrong ends every one of them in one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                fail("interrupted; nothing was written.", INTERRUPTED)
+            except (ValueError, OSError, MemoryError, ImportError) as error:
+                if ctx.params.get("debug"):
+                    raise
+                fail(sentence(error))
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({text}): give fewer entries, or a machine with more."
+    first = text.splitlines()[0]  # scikit-learn adds paragraphs of general advice
+    if first.startswith("Input ") and ("NaN" in first or "infinity" in first):
+        return f"{first.rstrip('.')}: remove or impute those samples first."
+    return first
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"dst2r: warning: {str(message).splitlines()[0]}", err=True)
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How a command speaks: results on standard output, all else on standard error."""
+
+    quiet: bool = False
+    verbose: bool = False
+    json: bool = False
+
+    def tell(self, text: str) -> None:
+        """Print for people: not if asked to be quiet, or if a machine reads."""
+        if not self.quiet and not self.json:
+            typer.echo(text)
+
+    def result(self, path: Path | None, facts: dict[str, Any]) -> None:
+        """Print what scripts use: the facts as one JSON object, or the path of what was written."""
+        if self.json:
+            typer.echo(json.dumps({"path": str(path)} | facts if path else facts))
+        elif path is not None:
+            typer.echo(str(path))
 
 
 def claim(path: Path, *, force: bool) -> Path:
     """Make sure, before any work, that a file can be written at ``path``; make its folder if need be."""
     if path.exists() and not force:
-        fail(f"{path} exists: replace it with --force, or choose another folder with --out.")
+        fail(f"{path} exists: replace it with --force, or choose another place with --out.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        fail(f"cannot write in {path.parent} ({error.strerror}): choose another folder with --out.")
+        fail(f"cannot write in {path.parent} ({error.strerror}): choose another place with --out.")
     return path
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Give a temporary name in the same folder, which becomes ``path`` if the block succeeds and vanishes if not."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
+    from dst2r._files import written_whole as written
+
     try:
-        yield Path(name)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # mkstemp's files are private
-        Path(name).replace(path)
+        with written(path, overwrite=True) as temporary:
+            yield temporary
     except OSError as error:
-        fail(f"cannot write {path} ({error.strerror}): choose another folder with --out.")
-    finally:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+        fail(f"cannot write {path} ({error.strerror}): choose another place with --out.")
 
 
 @contextmanager
-def progress(first: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show on the terminal what is being done and for how long; calling what this yields names the next step."""
+def progress(first: str, *, quiet: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Show on the terminal what is being done and for how long; calling what this yields names the next step.
+
+    With a ``total``, every call but those past it is a step done, and the time left is estimated.
+    """
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    left = () if total is None else (BarColumn(bar_width=20), TextColumn("left"), TimeRemainingColumn())
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), *left
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task(first)
-        yield lambda text: bar.update(task, description=text)
+        task = bar.add_task(first, total=total)
+        yield lambda text: bar.update(task, description=text, advance=0 if total is None else 1)

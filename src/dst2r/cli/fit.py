@@ -1,0 +1,206 @@
+"""``dst2r fit``: a model from data files, or from statistics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typer import BadParameter
+
+from dst2r import DST2R, DST2RCV
+from dst2r.cli.facts import model_facts, model_lines
+from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.io import open_array
+from dst2r.persistence import load, save
+from dst2r.statistics import GramStatistics
+
+CRITERIA = ("bic", "aic", "ebic")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the options ask for.
+
+    Attributes
+    ----------
+    rank : str
+        "3", "1:8" or "1,2,4"; several are chosen from by cross-validation.
+    l1 : str, optional
+        A criterion or a number, for a single rank without cross-validation.
+    l2 : str
+        A number, or several to choose from by cross-validation.
+    cv : int, optional
+        Number of folds.
+    rule : str, optional
+    standardize : bool
+    weights, groups : str, optional
+        Specifications of arrays with one entry per sample.
+    restarts : int
+    seed : int, optional
+    jobs : int, optional
+    """
+
+    rank: str = "1:5"
+    l1: str | None = None
+    l2: str = "0"
+    cv: int | None = None
+    rule: str | None = None
+    standardize: bool = False
+    weights: str | None = None
+    groups: str | None = None
+    restarts: int = 0
+    seed: int | None = None
+    jobs: int | None = None
+
+    @property
+    def validated(self) -> bool:
+        """Whether cross-validation chooses."""
+        return len(ranks(self.rank)) > 1 or len(numbers("--l2", self.l2)) > 1 or self.cv is not None
+
+    def estimator(self) -> DST2R | DST2RCV:
+        """The estimator with these parameters."""
+        shared: dict[str, Any] = {
+            "standardize": self.standardize,
+            "n_restarts": self.restarts,
+            "random_state": self.seed,
+        }
+        l2 = numbers("--l2", self.l2)
+        if not self.validated:
+            self._refuse("choose among models", ("--rule", self.rule), ("--jobs", self.jobs), ("--groups", self.groups))
+            if self.seed is not None and not self.restarts:
+                raise BadParameter("nothing is random here: add --restarts or --cv.", param_hint="--seed")
+            return DST2R(ranks(self.rank)[0], l1=penalty(self.l1 or "bic"), l2=l2[0], **shared)
+        if self.l1 is not None:
+            raise BadParameter("cross-validation chooses the penalty: give one --rank and no --cv.", param_hint="--l1")
+        return DST2RCV(
+            ranks(self.rank),
+            cv=self._splitter(),
+            rule=self.rule or "min",
+            l2=l2 if len(l2) > 1 else l2[0],
+            n_jobs=self.jobs,
+            **shared,
+        )
+
+    def _splitter(self) -> Any:
+        from sklearn.model_selection import GroupKFold, KFold
+
+        if self.groups is not None:
+            return GroupKFold(self.cv or 5)
+        if self.seed is not None:
+            return KFold(self.cv or 5, shuffle=True, random_state=self.seed)
+        return self.cv or 5
+
+    def _refuse(self, needed: str, *options: tuple[str, Any]) -> None:
+        for name, value in options:
+            if value is not None:
+                raise BadParameter(f"there is nothing to {needed}: give several ranks, or --cv.", param_hint=name)
+
+
+def run(data: list[str], plan: Plan, *, statistics: bool, out: Path, voice: Voice) -> None:
+    """Fit, write the model, and tell what was found.
+
+    Parameters
+    ----------
+    data : list of str
+        Specifications of X and Y, or paths of statistics.
+    plan : Plan
+    statistics : bool
+        Whether ``data`` names statistics.
+    out : Path
+        Of the model, free to be written.
+    voice : Voice
+    """
+    start = time.perf_counter()
+    model = fit_statistics(data, plan, voice) if statistics else fit_arrays(data[0], data[1], plan, voice)
+    with written_whole(out) as temporary:
+        save(model, temporary, overwrite=True)
+    facts = model_facts(model)
+    for line in model_lines(facts):
+        voice.tell(line)
+    voice.result(out, facts | {"seconds": round(time.perf_counter() - start, 3)})
+
+
+def fit_arrays(x: str, y: str, plan: Plan, voice: Voice) -> DST2R | DST2RCV:
+    """Fit from two specifications of arrays."""
+    model = plan.estimator()
+    X, Y = np.asarray(open_array(x)), np.asarray(open_array(y))
+    options: dict[str, Any] = {}
+    if plan.weights is not None:
+        options["sample_weight"] = np.asarray(open_array(plan.weights))
+    if plan.groups is not None:
+        options["groups"] = np.asarray(open_array(plan.groups))
+    n_steps = (plan.cv or 5) * len(numbers("--l2", plan.l2)) if plan.validated else ranks(plan.rank)[0]
+    with told(model, n_steps, voice):
+        return model.fit(X, Y, **options)
+
+
+def fit_statistics(paths: list[str], plan: Plan, voice: Voice) -> DST2R | DST2RCV:
+    """Fit from files of statistics; with several ranks every file is a test fold once."""
+    model = plan.estimator()
+    parts = [load_statistics(path) for path in paths]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    with told(model, len(parts), voice):
+        return model.fit_statistics(parts) if isinstance(model, DST2RCV) else model.fit_statistics(total)
+
+
+def load_statistics(path: str) -> GramStatistics:
+    """Statistics from a file that holds nothing else."""
+    stats = load(path)
+    if not isinstance(stats, GramStatistics):
+        raise ValueError(f"{path} holds a {type(stats).__name__}; expected statistics, as dst2r stats writes them.")
+    return stats
+
+
+@contextmanager
+def told(model: DST2R | DST2RCV, n_steps: int, voice: Voice) -> Iterator[None]:
+    """Progress that follows what the model says while it is fitted."""
+    with progress("Fitting", quiet=voice.quiet or voice.verbose, total=n_steps) as step:
+        if not voice.verbose:
+            model._say = step  # type: ignore[assignment, method-assign]
+        model.verbose = int(voice.verbose)
+        try:
+            yield
+        finally:
+            model.verbose = 0
+            if not voice.verbose:
+                del model._say
+
+
+def ranks(text: str) -> tuple[int, ...]:
+    """Ranks of "3", "1:8" or "1,2,4"."""
+    try:
+        if ":" in text:
+            first, last = (int(part) for part in text.split(":"))
+            found = tuple(range(first, last + 1))
+        else:
+            found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1:
+        raise BadParameter(f"{text!r} is no rank: write 3, 1:8 or 1,2,4.", param_hint="--rank")
+    return found
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    """Numbers of "0.1" or "0,0.1,1"."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise BadParameter(f"{text!r} is no number: write 0.1, or 0,0.1,1 to choose from.", param_hint=option) from None
+
+
+def penalty(text: str) -> float | str:
+    """A criterion, or a number."""
+    if text in CRITERIA:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise BadParameter(f"{text!r} is none of {', '.join(CRITERIA)} or a number.", param_hint="--l1") from None

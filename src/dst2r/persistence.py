@@ -46,7 +46,9 @@ MODELS = {
     "DST2R": "dst2r.estimators",
     "DST2RCV": "dst2r.estimators",
     "GramStatistics": "dst2r.statistics",
-    **dict.fromkeys(("CPRidge", "HOLRR", "KernelHOLRR", "SparseOLS", "STORE", "TensorEnvelope"), "dst2r.baselines"),
+    **dict.fromkeys(
+        ("CPRidge", "HOLRR", "KernelHOLRR", "SparseOLS", "STORE", "SURF", "TensorEnvelope"), "dst2r.baselines"
+    ),
 }
 PARTS = {
     "CPCoefficient": "dst2r.cp",

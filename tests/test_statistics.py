@@ -1,7 +1,7 @@
 """Statistics against formulas on the rows in extended precision, and the law that they add up."""
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import naive
@@ -21,7 +21,8 @@ from sklearn.model_selection import (
 )
 
 from dst2r.cp import CPCoefficient
-from dst2r.statistics import GramStatistics, fold_statistics, gram, leave_one_out
+from dst2r.statistics import GramStatistics, RowStatistics, fold_statistics, gram, leave_one_out
+from dst2r.statistics import rows as row_module
 
 SHAPES = [((4,), ()), ((3,), (2,)), ((3, 2), (2, 2)), ((2, 2, 2), (3,)), ((1, 3), (1,)), ((1,), ())]
 SHAPE = ((3, 2), (2, 2))
@@ -60,6 +61,7 @@ def assert_statistics(stats, X, Y, weight=None, *, center=True, tol=1e-12):
     G, C, y_square = (x.T * w) @ x / w.sum(), (x.T * w) @ y / w.sum(), w @ y**2 / w.sum()
     x_size = np.sqrt(np.diag(G)).astype(float) + 1e-300
     y_size = np.sqrt(y_square).astype(float) + 1e-300
+    stats = stats.as_gram()
     assert stats.gram.dtype == stats.cross.dtype == stats.y_square.dtype == np.float64
     assert_allclose(stats.gram, stats.gram.T, rtol=1e-14, atol=1e-16 * x_size.max() ** 2)
     assert_allclose(stats.gram / np.outer(x_size, x_size), (G / np.outer(x_size, x_size)).astype(float), atol=tol)
@@ -331,83 +333,161 @@ def test_statistics_of_other_shapes_do_not_add():
             one + GramStatistics.from_arrays(*rows(9, x_shape, y_shape))
 
 
-# --- what a solver asks ---
+# --- what a solver asks, of whatever holds the data ---
+
+IMPLEMENTATIONS = {"gram": GramStatistics.from_arrays, "rows": RowStatistics.from_arrays}
+
+
+@pytest.fixture(params=[*IMPLEMENTATIONS, "rows without C"])
+def gathered(request, monkeypatch):
+    """Each implementation's constructor, with blocks of few rows."""
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(row_module, "CROSS_SHARE", 0.0 if request.param == "rows without C" else 100.0)
+    return IMPLEMENTATIONS[request.param.removesuffix(" without C")]
+
+
+def centre_all(X, Y, weight, center):
+    """Flat rows, centred if asked, and the weights as shares."""
+    w = np.ones(len(X)) if weight is None else weight
+    x, y = ((naive.centred(A, w) if center else A).reshape(len(A), -1) for A in (X, Y))
+    return x, y, w / w.sum()
 
 
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
-def test_products(x_shape, y_shape):
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_products(gathered, x_shape, y_shape, center, weighted):
     X, Y = rows(50, x_shape, y_shape)
-    stats = GramStatistics.from_arrays(X, Y)
-    x, y = (naive.centred(A).reshape(50, -1) for A in (X, Y))
+    weight = np.random.default_rng(2).integers(0, 3, 50) * 0.7 if weighted else None
+    stats = gathered(X, Y, weight, center=center)
+    x, y, w = centre_all(X, Y, weight, center)
     rng = np.random.default_rng(7)
     U, V = rng.normal(size=(x.shape[1], 3)), rng.normal(size=(y.shape[1], 3))
-    assert_allclose(stats.gram_dot(U), x.T @ (x @ U) / 50, atol=1e-11)
-    assert_allclose(stats.cross_dot(V), x.T @ (y @ V) / 50, atol=1e-11)
-    assert_allclose(stats.cross_t_dot(U), y.T @ (x @ U) / 50, atol=1e-11)
-    assert_allclose(stats.x_square(), (x**2).mean(axis=0), rtol=1e-11)
-    assert_allclose(stats.y_scale, (y**2).sum() / 50, rtol=1e-11)
+    wx = x * w[:, None]
+    close = partial(assert_allclose, atol=1e-11, rtol=1e-11)
+    close(stats.gram_dot(U), wx.T @ (x @ U))
+    close(stats.ridged(0.4).gram_dot(U), wx.T @ (x @ U) + 0.4 * U)
+    close(stats.cross_dot(V), wx.T @ (y @ V))
+    close(stats.cross_t_dot(U), (wx.T @ y).T @ U)
+    close(stats.x_square(), (w[:, None] * x**2).sum(axis=0))
+    close(stats.y_scale, (w[:, None] * y**2).sum())
+    close(stats.as_gram().gram, wx.T @ x)
+    close(stats.as_gram().cross, wx.T @ y)
+    close(stats.ridged(0.4).as_gram().gram, wx.T @ x + 0.4 * np.eye(x.shape[1]))
+    assert_allclose(stats.n_samples, 50 if weight is None else weight.sum(), rtol=1e-14)
+    for u, (u_gram_u, u_cross) in zip((U[:, :1], U[:, 1:]), stats.moments(U, [1, 2]), strict=True):
+        close(u_gram_u, u.T @ (wx.T @ (x @ u)))
+        close(u_cross, u.T @ (wx.T @ y))
 
 
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
-def test_kkt_start_is_the_largest_covariance(x_shape, y_shape):
+def test_kkt_start_is_the_largest_covariance(gathered, x_shape, y_shape):
     X, Y = rows(50, x_shape, y_shape)
     x, y = (naive.centred(A).reshape(50, -1) for A in (X, Y))
     size, i, j = max((abs(x[:, i] @ y[:, j]) / 50, i, j) for i in range(x.shape[1]) for j in range(y.shape[1]))
-    found = GramStatistics.from_arrays(X, Y).kkt_start()
+    found = gathered(X, Y).kkt_start()
     assert_allclose(found[0], size, rtol=1e-12)
     assert found[1:] == (i, j)
+
+
+def test_restricted_to_slices(gathered):
+    X, Y = rows(50, (4, 3, 2), (2,))
+    slices = [np.array([0, 3]), np.array([1]), np.array([0, 1])]
+    stats = gathered(X, Y).restricted(slices)
+    assert stats.x_shape == (2, 1, 2)
+    assert_statistics(stats, X[:, [0, 3]][:, :, [1]], Y)
+    whole = gathered(X, Y).restricted([np.arange(d) for d in (4, 3, 2)])
+    assert_statistics(whole, X, Y)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_products_with_large_means(gathered, offset):
+    X, Y = rows(60, *SHAPE)
+    x, y, _ = centre_all(X, Y, None, True)
+    X, Y = X + offset * x.std(), Y - 3 * offset
+    U = np.random.default_rng(7).normal(size=(x.shape[1], 2))
+    stats = gathered(X, Y)
+    size = np.abs(x.T @ (x @ U)).max() / 60
+    assert_allclose(stats.gram_dot(U), x.T @ (x @ U) / 60, atol=1e-9 * size)
+    assert_allclose(stats.cross_t_dot(U), y.T @ (x @ U) / 60, atol=1e-8 * np.abs(y.T @ (x @ U)).max() / 60)
+    assert_allclose(stats.x_square(), (x**2).mean(axis=0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, -1e5 / 7])
+def test_a_constant_predictor_has_no_moments(gathered, value):
+    X, Y = rows(53, *SHAPE)
+    X[:, 1, 0] = value
+    stats = gathered(X, Y, np.random.default_rng(6).uniform(0, 1, 53))
+    assert stats.x_square()[2] == 0
+    assert stats.x_mean[2] == value
+    assert not stats.as_gram().cross[2].any()
 
 
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize("rank", [1, 3])
 @pytest.mark.parametrize("center", [True, False])
 class TestCoefficientOnRows:
-    def data(self, x_shape, y_shape, rank, center):
+    @pytest.fixture
+    def data(self, gathered, x_shape, y_shape, rank, center):
         X, Y = rows(40, x_shape, y_shape)
-        coef = coefficient(x_shape, y_shape, rank)
-        return X, Y, coef, GramStatistics.from_arrays(X, Y, center=center)
+        return X, Y, coefficient(x_shape, y_shape, rank), gathered(X, Y, center=center)
 
-    def test_loss(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
+    def test_loss(self, data, x_shape, y_shape, center):
+        X, Y, coef, stats = data
         x, y = (naive.centred(X), naive.centred(Y)) if center else (X, Y)
         assert_allclose(stats.loss(coef), naive.objective(x, y, coef.factors), rtol=1e-11)
         nothing = CPCoefficient.empty(x_shape, y_shape)
         assert_allclose(stats.loss(nothing), np.sum(y**2) / 80, rtol=1e-11)
 
-    def test_loss_with_ridge(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
+    def test_loss_with_ridge(self, data, center):
+        X, Y, coef, stats = data
         x, y = (naive.centred(X), naive.centred(Y)) if center else (X, Y)
-        before = stats.gram.copy()
+        before = stats.as_gram().gram.copy()
         assert_allclose(stats.ridged(0.7).loss(coef), naive.objective(x, y, coef.factors, l2=0.7), rtol=1e-11)
-        assert_allclose(stats.ridged(0.7).gram, before + 0.7 * np.eye(stats.n_x), rtol=1e-14)
-        assert_array_equal(stats.ridged(0.0).gram, before)
-        assert_array_equal(stats.gram, before)
+        assert_allclose(stats.ridged(0.7).as_gram().gram, before + 0.7 * np.eye(stats.n_x), rtol=1e-14)
+        assert_array_equal(stats.ridged(0.0).as_gram().gram, before)
+        assert_array_equal(stats.as_gram().gram, before)
 
-    def test_residual(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
-        before = stats.cross.copy(), stats.y_square.copy()
+    def test_residual(self, data, center):
+        X, Y, coef, stats = data
+        before = stats.as_gram().cross.copy(), stats.y_square.copy()
         assert_statistics(
             stats.residual(coef), X, Y - naive.predicted(X, naive.dense(coef.factors)), center=center, tol=1e-10
         )
-        assert_array_equal(stats.cross, before[0])
+        assert_array_equal(stats.as_gram().cross, before[0])
         assert_array_equal(stats.y_square, before[1])
 
-    def test_residuals_add_up_like_samples(self, x_shape, y_shape, rank, center):
-        *_, coef, stats = self.data(x_shape, y_shape, rank, center)
-        X2, Y2 = rows(30, x_shape, y_shape, seed=8)
-        other = GramStatistics.from_arrays(X2 + 10, Y2, center=center)
-        assert_same((stats + other).residual(coef), stats.residual(coef) + other.residual(coef), rtol=1e-10)
+    def test_residual_with_ridge(self, data, x_shape, y_shape, center):
+        """The ridge shrinks what was taken out together with what is added: the gradient is that of the sum."""
+        X, Y, coef, stats = data
+        x, y, _ = centre_all(X, Y, None, center)
+        B = coef.x_side() @ coef.y_side().T
+        slope = x.T @ (y - x @ B) / 40 - 0.7 * B
+        rest = stats.ridged(0.7).residual(coef)
+        V = np.random.default_rng(3).normal(size=(y.shape[1], 2))
+        assert_allclose(rest.cross_dot(V), slope @ V, atol=1e-10)
+        assert_allclose(rest.cross_t_dot(B), slope.T @ B, atol=1e-9)
+        assert_allclose(rest.as_gram().cross, slope, atol=1e-10)
+        assert_allclose(rest.kkt_start()[0], np.abs(slope).max(), rtol=1e-10)
+        more = coefficient(x_shape, y_shape, 2, seed=9)
+        both = coef.append(more)
+        assert_allclose(rest.loss(more), stats.ridged(0.7).loss(both), rtol=1e-10)
+        twice = rest.residual(more)
+        assert_allclose(twice.as_gram().cross, stats.ridged(0.7).residual(both).as_gram().cross, atol=1e-9)
+        assert_allclose(twice.y_scale, stats.ridged(0.7).residual(both).y_scale, rtol=1e-9)
+        assert_allclose(rest.tangent(more)[1], stats.as_gram().ridged(0.7).residual(coef).tangent(more)[1], atol=1e-9)
+        assert_allclose(rest.tangent(more)[0], stats.as_gram().ridged(0.7).tangent(more)[0], atol=1e-9)
 
-    def test_intercept_predicts_the_mean(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
+    def test_intercept_predicts_the_mean(self, data, center):
+        X, Y, coef, stats = data
         B = naive.dense(coef.factors)
         expected = (Y - naive.predicted(X, B)).mean(axis=0).ravel() if center else np.zeros(stats.n_y)
         assert stats.intercept(coef).shape == (stats.n_y,)
         assert_allclose(stats.intercept(coef), expected, rtol=1e-11, atol=1e-11)
 
-    def test_prediction_loss(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
-        train = GramStatistics.from_arrays(*rows(25, x_shape, y_shape, seed=11), center=center)
+    def test_prediction_loss(self, data, gathered, x_shape, y_shape, center):
+        X, Y, coef, stats = data
+        train = gathered(*rows(25, x_shape, y_shape, seed=11), center=center)
         others = [coefficient(x_shape, y_shape, 2, seed=12), CPCoefficient.empty(x_shape, y_shape), coef]
         losses = stats.prediction_losses(others, train.x_mean, train.y_mean)
         assert losses.shape == (3,)
@@ -416,14 +496,14 @@ class TestCoefficientOnRows:
             error = Y - (train.y_mean.reshape(y_shape) + fitted)
             assert_allclose(loss, np.sum(error**2) / 80, rtol=1e-10)
 
-    def test_scaled(self, x_shape, y_shape, rank, center):
-        X, Y, _, stats = self.data(x_shape, y_shape, rank, center)
+    def test_scaled(self, data, x_shape, center):
+        X, Y, _, stats = data
         scale = np.random.default_rng(13).uniform(0.1, 10, stats.n_x)
         assert_statistics(stats.scaled(scale), X / scale.reshape(x_shape), Y, center=center)
         assert_statistics(stats, X, Y, center=center)
 
-    def test_tangent(self, x_shape, y_shape, rank, center):
-        X, Y, coef, stats = self.data(x_shape, y_shape, rank, center)
+    def test_tangent(self, data, x_shape, rank, center):
+        X, Y, coef, stats = data
         x, y = (naive.centred(A).reshape(40, -1) if center else A.reshape(40, -1) for A in (X, Y))
         columns = []
         for k, d in enumerate(x_shape):
@@ -438,6 +518,15 @@ class TestCoefficientOnRows:
         assert_allclose(cross_t, (x @ T).T @ y / 40, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
+def test_residuals_add_up_like_samples(x_shape, y_shape):
+    coef = coefficient(x_shape, y_shape)
+    one = GramStatistics.from_arrays(*rows(40, x_shape, y_shape))
+    X, Y = rows(30, x_shape, y_shape, seed=8)
+    other = GramStatistics.from_arrays(X + 10, Y)
+    assert_same((one + other).residual(coef), one.residual(coef) + other.residual(coef), rtol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("x_shape", "y_shape", "small"),
     [
@@ -447,9 +536,9 @@ class TestCoefficientOnRows:
         ((4,), (2,), ((4,), (2,))),
     ],
 )
-def test_squeezed_statistics_are_those_of_squeezed_rows(x_shape, y_shape, small):
+def test_squeezed_statistics_are_those_of_squeezed_rows(gathered, x_shape, y_shape, small):
     X, Y = rows(30, x_shape, y_shape)
-    squeezed = GramStatistics.from_arrays(X, Y).squeezed()
+    squeezed = gathered(X, Y).squeezed()
     assert_statistics(squeezed, X.reshape(30, *small[0]), Y.reshape(30, *small[1]))
 
 

@@ -122,7 +122,7 @@ def grow(
     coef, l1 = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf
     for r in range(1, rank + 1):
         residual = stats.residual(coef) if r > 1 else stats
-        path = search(residual, step_size=recipe.step_size, tol=recipe.tol)  # type: ignore[arg-type]
+        path = search(residual, step_size=recipe.step_size, tol=recipe.tol)
         if len(path) == 0:
             break
         point = len(path) - 1 if pick is None else pick(path)
@@ -157,8 +157,9 @@ def restart(
     for _ in range(n_restarts):
         start = CPCoefficient(tuple(rng.normal(size=shape) for shape in shapes), best.coef.n_x_modes)
         U, V = start.x_side(), start.y_side()
-        fit = float(np.sum((U.T @ stats.gram_dot(U)) * (V.T @ V)))
-        scale = float(np.sum(U * stats.cross_dot(V))) / fit if fit > 0 else 1.0  # the best multiple of the start
+        ((u_gram_u, u_cross),) = stats.moments(U, [start.rank])
+        fit = float(np.sum(u_gram_u * (V.T @ V)))
+        scale = float(np.sum(u_cross * V.T)) / fit if fit > 0 else 1.0  # the best multiple of the start
         start = CPCoefficient((scale * start.factors[0], *start.factors[1:]), start.n_x_modes)
         trial = least_squares(stats, start, tol=recipe.tol, max_iter=recipe.max_iter)
         if trial.model.loss < best.model.loss:
@@ -264,7 +265,7 @@ def _descend(
         fall = value - trial_value
         certified = damping <= 1e-2 and promise <= tol * tol * model.loss
         # Below this rounding hides falls, and the last, quadratically convergent step is taken on trust.
-        exact = damping <= 1e-2 and promise <= 1e-14 * stats.y_scale
+        exact = damping <= 1e-2 and promise <= stats.rounding * stats.y_scale
         if fall >= 0.0 or exact:
             ratio = min(fall / max(promise, 1e-300), 2.0)
             damping = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-12)

@@ -189,6 +189,52 @@ def contract_all_but_one(A: Array, factors: Sequence[Array]) -> Array:
     return out.reshape(-1, m)
 
 
+def contract_rows_all_but_one(A: NDArray[Any], factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """``A T``: :func:`contract_all_but_one` for predictors that lie along the rows of A, without a transposed copy.
+
+    Parameters
+    ----------
+    A : ndarray of shape (m, prod d_k)
+    factors : sequence of ndarray of shape (d_k, R)
+        Of A's type.
+
+    Returns
+    -------
+    ndarray of shape (m, R * sum d_k)
+        Columns ordered by mode, then entry, then component.
+    """
+    dims, rank, m = [f.shape[0] for f in factors], factors[0].shape[1], A.shape[0]
+    out = np.empty((m, sum(dims), rank), A.dtype)
+    first = dims[0]
+    out[:, :first] = (A.reshape(m * first, -1) @ khatri_rao(factors[1:], rank).astype(A.dtype)).reshape(m, first, rank)
+    if len(dims) > 1:
+        parts = np.ascontiguousarray(factors[0].T) @ A.reshape(m, first, -1)  # (m, R, prod of the other d_k)
+        start = first
+        for k, d in enumerate(dims[1:], start=1):
+            left, right = khatri_rao(factors[1:k], rank), khatri_rao(factors[k + 1 :], rank)
+            for r in range(rank):
+                part = (left[:, r].astype(A.dtype) @ parts[:, r].reshape(m, len(left), -1)).reshape(m, d, -1)
+                out[:, start : start + d, r] = part @ right[:, r].astype(A.dtype)
+            start += d
+    return out.reshape(m, -1)
+
+
+def tangent_gram(factors: Sequence[Array]) -> Array:
+    """``T'T``, ordered as :func:`contract_all_but_one`, from products of factors alone."""
+    dims, rank = [f.shape[0] for f in factors], factors[0].shape[1]
+    products = [f.T @ f for f in factors]
+    blocks = []
+    for k, (f, d) in enumerate(zip(factors, dims, strict=True)):
+        row = []
+        for m, (g, e) in enumerate(zip(factors, dims, strict=True)):
+            rest = np.prod([p for i, p in enumerate(products) if i not in (k, m)], axis=0, initial=1.0)
+            # column (k, i, r) meets column (m, j, s): mode k gives f[i, s], mode m gives g[j, r]
+            same = np.eye(d)[:, None, :, None] if k == m else f[:, None, None, :] * g.T[None, :, :, None]
+            row.append((same * np.broadcast_to(rest, (rank, rank))[None, :, None, :]).reshape(d * rank, e * rank))
+        blocks.append(row)
+    return np.block(blocks)
+
+
 def max_rank(shape: Sequence[int]) -> int:
     """Smallest number of components that certainly carries every tensor of this shape."""
     return max(1, math.prod(shape) // max(shape, default=1))

@@ -31,14 +31,14 @@ from dst2r.selection import (
     select,
     well_posed,
 )
-from dst2r.statistics import GramStatistics, Statistics, fold_statistics, leave_one_out
+from dst2r.statistics import GramStatistics, Statistics, gather_folds, leave_one_out
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from tensorly.cp_tensor import CPTensor
 
 
-Folds = Sequence[tuple[GramStatistics, GramStatistics]]
+Folds = Sequence[tuple[Statistics, Statistics]]
 AnyStatistics = TypeVar("AnyStatistics", bound=Statistics)
 
 
@@ -140,11 +140,7 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
         self.n_samples_, self.converged_ = stats.n_samples, fit.converged
         self.loss_, self.null_loss_ = fit.model.loss, 0.5 * stats.y_scale
         self.x_scale_, self.x_mean_ = x_scale, stats.x_mean * x_scale
-        megabytes = (stats.n_x**2 + stats.n_x * stats.n_y) * 8 / 2**20
-        self.statistics_ = (
-            f"{type(stats).__name__}: {stats.n_samples:g} samples as second moments of "
-            f"{stats.n_x} predictor and {stats.n_y} response entries, {megabytes:.1f} MiB"
-        )
+        self.statistics_ = stats.describe()
 
 
 class DST2R(_DST2RBase):
@@ -393,7 +389,7 @@ class DST2RCV(_DST2RBase):
         self._check_parameters()
         X, Y, weight = self._validate_training(X, y, sample_weight)
         splits = list(check_cv(self.cv).split(X, Y, groups))
-        total, folds = fold_statistics(X, Y, splits, weight, center=self.fit_intercept)
+        total, folds = gather_folds(X, Y, splits, weight, center=self.fit_intercept)
         return self._fit_folds(total, folds)
 
     def fit_statistics(self, parts: Sequence[GramStatistics]) -> Self:  # type: ignore[override]
@@ -416,7 +412,7 @@ class DST2RCV(_DST2RBase):
         check_number("n_l1", self.n_l1, low=1, integer=True)
         check_numbers("ranks", self.ranks, low=1, integer=True)
 
-    def _fit_folds(self, total: GramStatistics, folds: Folds) -> Self:
+    def _fit_folds(self, total: Statistics, folds: Folds) -> Self:
         self._check_parameters()
         check_rank("the least of ranks", min(self.ranks), total)
         limit = max_rank(total.x_shape + total.y_shape)
@@ -460,7 +456,7 @@ class DST2RCV(_DST2RBase):
     def _surface(self, folds: Folds, ranks: tuple[int, ...], grid: Array, l2: float) -> CVSurface:
         """Test losses of all folds over ranks and grid."""
 
-        def of_fold(k: int, train: GramStatistics, test: GramStatistics) -> CVSurface:
+        def of_fold(k: int, train: Statistics, test: Statistics) -> CVSurface:
             found = fold_surface(train.ridged(l2), test, ranks, grid, relax=self.relax, recipe=self._recipe)
             self._say(f"l2 = {l2:g}, fold {k + 1} of {len(folds)}: least test loss {found.loss.min():.6g}")
             return found

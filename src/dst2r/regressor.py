@@ -22,7 +22,7 @@ from dst2r.cp import Array
 from dst2r.labels import Labels, as_fitted, bare, check_samples, is_xarray, label_rows, take_labels
 from dst2r.metrics import r2_score
 from dst2r.persistence import save
-from dst2r.statistics import GramStatistics, Statistics
+from dst2r.statistics import Statistics, gather
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -67,7 +67,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         X, Y, weight = self._validate_training(X, y, sample_weight)
-        return self.fit_statistics(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept))
+        return self.fit_statistics(gather(X, Y, weight, center=self.fit_intercept))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input, a DataArray for a DataArray."""

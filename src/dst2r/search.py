@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dst2r._kernels import Component, Problem, Scratch, stagewise, start_component
-from dst2r.cp import Array, CPCoefficient
-from dst2r.statistics.gram import GramStatistics
+from dst2r.cp import Array, CPCoefficient, contract_all_but_one, khatri_rao
+from dst2r.statistics import GramStatistics, Statistics
 
 AUTO_STEP = 0.05  # step relative to the component's weight: finer steps cost time and end at the same optimum
 MAX_STEPS = 20_000
+WORKING_SET = 1024  # predictor entries among which a search goes on where G is out of reach
+ROUNDS = 3  # searches of a component at most, each with a better working set
+START_SWEEPS = 2
+CHECK_AT = 0.1  # of the largest l1: where slices outside of the working set are tested
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +54,22 @@ class SearchPath:
         scale = self.weight[t] ** (1 / len(shape))
         return CPCoefficient(tuple(scale * c[:, None] for c in columns), len(self.x_shape))
 
+    def embedded(self, slices: Sequence[NDArray[np.intp]], x_shape: tuple[int, ...]) -> SearchPath:
+        """The same path among all slices of the predictor modes, of which it has seen some."""
+        ends = np.cumsum([0, *x_shape])
+        places = np.concatenate([start + s for start, s in zip(ends, slices, strict=False)])
+        factors = np.zeros((len(self), ends[-1] + sum(self.y_shape)))
+        factors[:, places] = self.factors[:, : places.size]
+        factors[:, ends[-1] :] = self.factors[:, places.size :]
+        return replace(self, factors=factors, x_shape=x_shape)
+
     def n_parameters(self) -> NDArray[np.intp]:
         """Free numbers at every point: non-zero entries less the scales that the modes share."""
         return np.count_nonzero(self.factors, axis=1) - (len(self.x_shape) + len(self.y_shape) - 1)
 
 
 def search(
-    stats: GramStatistics,
+    stats: Statistics,
     *,
     step_size: float | str = "auto",
     tol: float = 1e-5,
@@ -63,9 +78,12 @@ def search(
 ) -> SearchPath:
     """Follow one component from zero until no step lowers the loss.
 
+    Where the Gram matrix is out of reach, on a working set: slices of the predictor modes outside of it are never
+    entered (docs/maths.md, section 3).
+
     Parameters
     ----------
-    stats : GramStatistics
+    stats : Statistics
         Of the residual that the component is to explain.
     step_size : float or "auto"
         The paper's epsilon, in units of ``||B||_1``; "auto" keeps it at 2.5 to 5 % of the weight, so that units of
@@ -75,6 +93,26 @@ def search(
     l1_end : float
         Where to stop.
     """
+    if isinstance(stats, GramStatistics):
+        return _search_gram(stats, step_size, tol, l1_end, max_steps)
+    if stats.n_x <= WORKING_SET:
+        return _search_gram(stats.as_gram(), step_size, tol, l1_end, max_steps)
+    slices = _promising(stats)
+    for _ in range(ROUNDS):
+        path = _search_gram(stats.restricted(slices).as_gram(), step_size, tol, l1_end, max_steps)
+        path = path.embedded(slices, stats.x_shape)
+        if len(path) == 0:
+            break
+        better = _revised(stats, path, slices)
+        if better is None:
+            break
+        slices = better
+    return path
+
+
+def _search_gram(
+    stats: GramStatistics, step_size: float | str, tol: float, l1_end: float, max_steps: int
+) -> SearchPath:
     l1_max, x_entry, y_entry = stats.kkt_start()
     x_offset, x_stride = _layout(stats.x_shape)
     y_offset, y_stride = _layout(stats.y_shape)
@@ -110,6 +148,77 @@ def search(
     n = stagewise(problem, part, scratch, rules, path, factors)
     l1, weight, change = path[:n].T.copy()
     return SearchPath(l1, weight, 0.5 * stats.y_scale + change, factors[:n].copy(), stats.x_shape, stats.y_shape)
+
+
+Slices = list[NDArray[np.intp]]
+
+
+def _promising(stats: Statistics) -> Slices:
+    """Slices that hold the largest entries of a sparse rank-one approximation of C, from its largest entry."""
+    _, x_entry, y_entry = stats.kkt_start()
+    width = _width(stats.x_shape)
+    x_place, y_place = np.unravel_index(x_entry, stats.x_shape), np.unravel_index(y_entry, stats.y_shape or (1,))
+    a = [np.eye(d)[i] for d, i in zip(stats.x_shape, x_place, strict=True)]
+    b = [np.eye(d)[i] for d, i in zip(stats.y_shape or (1,), y_place, strict=True)]
+    for _ in range(START_SWEEPS):
+        a = _rank_one(stats.cross_dot(_outer(b)[:, None]), a, width)
+        b = _rank_one(stats.cross_t_dot(_outer(a)[:, None]), b, max(map(len, b)))
+    return [_largest(np.abs(v), width) for v in a]
+
+
+def _revised(stats: Statistics, path: SearchPath, slices: Slices) -> Slices | None:
+    """Working set with the slices that the search would have entered; None if there are none or no room for them.
+
+    They are told where l1 has fallen to a tenth: entries beyond those that the working set holds should not have been
+    worth a step up to there (the KKT conditions of the path).
+    """
+    t = max(int(np.count_nonzero(path.l1 >= CHECK_AT * path.l1[0])) - 1, 0)
+    coef = path.coefficient(t)
+    U, V = coef.x_side(), coef.y_side()
+    slope = stats.gram_dot(U) * float(V[:, 0] @ V[:, 0]) - stats.cross_dot(V)
+    sizes = [np.abs(f[:, 0]).sum() for f in coef.factors]
+    weight, width, revised = float(np.prod(sizes)), _width(stats.x_shape), []
+    gradients = np.split(np.abs(contract_all_but_one(slope, coef.x_factors)[:, 0]), np.cumsum(stats.x_shape)[:-1])
+    for slopes, factor, size, held in zip(gradients, coef.x_factors, sizes, slices, strict=False):
+        gradient = slopes * size / weight  # per unit of ||B||_1, as l1
+        outside = np.setdiff1d(np.flatnonzero(gradient > path.l1[t]), held)
+        urgency = np.where(factor[:, 0] != 0.0, np.inf, 0.0)
+        urgency[outside] = gradient[outside]
+        urgency[held] = np.maximum(urgency[held], 1e-300)  # idle ones make room
+        revised.append(_largest(urgency, max(width, len(held))))
+    same = all(np.array_equal(new, old) for new, old in zip(revised, slices, strict=True))
+    return None if same else revised
+
+
+def _rank_one(A: Array, factors: list[Array], width: int) -> list[Array]:
+    """One sweep of alternating least squares for a rank-one tensor, keeping the ``width`` largest entries a mode."""
+    factors = list(factors)
+    for k in range(len(factors)):
+        columns = [f[:, None] for f in factors]
+        start = sum(len(f) for f in factors[:k])
+        found = contract_all_but_one(A, columns)[start : start + len(factors[k]), 0]
+        kept = np.zeros_like(found)
+        largest = _largest(np.abs(found), width)
+        kept[largest] = found[largest]
+        factors[k] = kept / (np.linalg.norm(kept) or 1.0)
+    return factors
+
+
+def _outer(factors: list[Array]) -> Array:
+    return khatri_rao([f[:, None] for f in factors], 1)[:, 0]
+
+
+def _largest(sizes: Array, count: int) -> NDArray[np.intp]:
+    """Places of the largest sizes, in order of place."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:count])
+
+
+def _width(shape: tuple[int, ...]) -> int:
+    """Slices of each mode that a working set holds."""
+    width = 1
+    while math.prod(min(d, width + 1) for d in shape) <= WORKING_SET and width < max(shape):
+        width += 1
+    return width
 
 
 def _layout(shape: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

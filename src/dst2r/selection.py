@@ -414,7 +414,8 @@ def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) ->
     if coef.rank == 0:
         return
     U, V = coef.x_side(), coef.y_side()
-    rise = 0.5 * np.einsum("pr,pr->r", U, stats.gram_dot(U)) * np.einsum("qr,qr->r", V, V)
+    u_gram_u = stats.moments(U, [coef.rank])[0][0]
+    rise = 0.5 * u_gram_u.diagonal() * np.einsum("qr,qr->r", V, V)
     sizes = np.array([coef.take([r]).n_parameters() for r in range(coef.rank)])
     price = criterion.price * sizes + criterion.component_price
     balance = criterion.n_values * np.log1p(rise / max(fit.model.loss, 1e-300)) - price

@@ -1,7 +1,18 @@
 """The data: the only place of the package that sees X and Y."""
 
 from dst2r.statistics.base import Statistics
+from dst2r.statistics.choice import choose, gather, gather_folds
 from dst2r.statistics.folds import fold_statistics, leave_one_out
 from dst2r.statistics.gram import GramStatistics
+from dst2r.statistics.rows import RowStatistics
 
-__all__ = ["GramStatistics", "Statistics", "fold_statistics", "leave_one_out"]
+__all__ = [
+    "GramStatistics",
+    "RowStatistics",
+    "Statistics",
+    "choose",
+    "fold_statistics",
+    "gather",
+    "gather_folds",
+    "leave_one_out",
+]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dst2r.cp import Array, CPCoefficient
+
+if TYPE_CHECKING:
+    from dst2r.statistics.gram import GramStatistics
 
 
 class Statistics(ABC):
@@ -41,6 +45,11 @@ class Statistics(ABC):
     ridge: float
 
     @property
+    def rounding(self) -> float:
+        """Relative accuracy of losses; gradients are more accurate."""
+        return 1e-14
+
+    @property
     def n_x(self) -> int:
         """Number P of predictor entries."""
         return math.prod(self.x_shape)
@@ -66,6 +75,10 @@ class Statistics(ABC):
     @abstractmethod
     def cross_t_dot(self, U: Array) -> Array:
         """``C.T @ U``, shape (Q, k)."""
+
+    @abstractmethod
+    def moments(self, U: Array, ranks: Sequence[int]) -> list[tuple[Array, Array]]:
+        """``U'GU`` (r, r) and ``U'C`` (r, Q) of each group of r columns of U, whose sizes are ``ranks``; one pass."""
 
     @abstractmethod
     def x_square(self) -> Array:
@@ -99,6 +112,22 @@ class Statistics(ABC):
     def reshaped(self, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> Self:
         """The same numbers for predictors and responses of other shapes with as many entries."""
 
+    @abstractmethod
+    def restricted(self, slices: Sequence[NDArray[np.intp]]) -> Statistics:
+        """Statistics of the sub-tensor that these slices of the predictor modes make, as ``np.ix_`` cuts it."""
+
+    @abstractmethod
+    def worth_cutting(self, n_x: int) -> bool:
+        """Whether to work on a sub-tensor of so many predictor entries saves more than :meth:`restricted` costs."""
+
+    @abstractmethod
+    def as_gram(self) -> GramStatistics:
+        """The same with the Gram matrix at hand, P x P."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """How the data are held and why, in one sentence with the numbers."""
+
     def squeezed(self) -> Self:
         """Without modes of size one, which hold no choice; at least one predictor mode stays."""
         x_shape = tuple(d for d in self.x_shape if d > 1) or (1,)
@@ -114,16 +143,19 @@ class Statistics(ABC):
 
     def prediction_losses(self, coefs: Sequence[CPCoefficient], x_mean: Array, y_mean: Array) -> Array:
         """Losses on these samples of models fitted on data with other means, shape (k,); one pass for all."""
-        joined = CPCoefficient(tuple(map(np.hstack, zip(*(c.factors for c in coefs), strict=True))), len(self.x_shape))
-        U, V = joined.x_side(), joined.y_side()
-        GU, CV = self.gram_dot(U), self.cross_dot(V)
-        dx, dy = self.x_mean - x_mean, self.y_mean - y_mean
-        links, shifts = np.einsum("pk,pk->k", U, CV), dx @ U
+        U, dx, dy = joined(coefs).x_side(), self.x_mean - x_mean, self.y_mean - y_mean
+        shifts, ranks = dx @ U, [c.rank for c in coefs]
         values, stop = np.empty(len(coefs)), 0
-        for k, coef in enumerate(coefs):
+        for k, (coef, (u_gram_u, u_cross)) in enumerate(zip(coefs, self.moments(U, ranks), strict=True)):
             part = slice(stop, stop := stop + coef.rank)
-            u, v = U[:, part], V[:, part]
-            fit, link = np.sum((u.T @ GU[:, part]) * (v.T @ v)), links[part].sum()
+            v = coef.y_side()
+            fit, link = np.sum(u_gram_u * (v.T @ v)), np.sum(u_cross * v.T)
             shift = dy - v @ shifts[part]
             values[k] = 0.5 * (self.y_scale + fit + shift @ shift) - link
         return values
+
+
+def joined(coefs: Sequence[CPCoefficient]) -> CPCoefficient:
+    """All components of some coefficients, one coefficient after the other."""
+    factors = tuple(map(np.hstack, zip(*(c.factors for c in coefs), strict=True)))
+    return CPCoefficient(factors, coefs[0].n_x_modes)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one
@@ -63,17 +64,9 @@ class GramStatistics(Statistics):
         center : bool, default=True
             Whether the mean is taken out; without it the model has no intercept.
         """
-        X, Y = _sliceable(X), _sliceable(Y)
+        X, Y, weight = checked(X, Y, sample_weight)
         n, x_shape, y_shape = X.shape[0], tuple(X.shape[1:]), tuple(Y.shape[1:])
-        if Y.shape[0] != n:
-            raise ValueError(f"X has {n} samples, Y has {Y.shape[0]}: both need one row per sample.")
-        P, Q = math.prod(x_shape), math.prod(y_shape)
-        weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight >= 0).all()):
-            raise ValueError(f"sample_weight must hold {n} weights, one per sample, finite and not negative.")
-        total = float(weight.sum())
-        if total == 0:
-            raise ValueError("The sample weights sum to 0: at least one sample must count.")
+        P, Q, total = math.prod(x_shape), math.prod(y_shape), float(weight.sum())
 
         # Sums about the centre of the first block: sums about zero would cancel when means are large.
         gram_t, cross_t = np.zeros((P, P), order="F"), np.zeros((Q, P), order="F")
@@ -84,7 +77,7 @@ class GramStatistics(Statistics):
             x, y = _block(X, rows, w, P, "X"), _block(Y, rows, w, Q, "Y")
             w = w[w > 0, None]
             if not started and len(w):
-                x_shift, y_shift, started = _centre(x, w), _centre(y, w), True
+                x_shift, y_shift, started = centre(x, w), centre(y, w), True
             x -= x_shift
             y -= y_shift
             if sample_weight is None:
@@ -139,6 +132,11 @@ class GramStatistics(Statistics):
     def cross_t_dot(self, U: Array) -> Array:
         return self.cross.T @ U
 
+    def moments(self, U: Array, ranks: Sequence[int]) -> list[tuple[Array, Array]]:
+        ends = np.cumsum(ranks)[:-1]
+        parts = (np.split(A, ends, axis=1) for A in (U, self.gram @ U, self.cross.T @ U))
+        return [(u.T @ gram_u, cross_u.T) for u, gram_u, cross_u in zip(*parts, strict=True)]
+
     def x_square(self) -> Array:
         return self.gram.diagonal().copy()
 
@@ -179,6 +177,30 @@ class GramStatistics(Statistics):
             x_mean=self.x_mean / x_scale,
         )
 
+    def restricted(self, slices: Sequence[NDArray[np.intp]]) -> GramStatistics:
+        cut = np.ravel_multi_index(np.ix_(*slices), self.x_shape).ravel()
+        return replace(
+            self,
+            gram=self.gram[np.ix_(cut, cut)],
+            cross=self.cross[cut],
+            x_mean=self.x_mean[cut],
+            x_shape=tuple(len(s) for s in slices),
+        )
+
+    def worth_cutting(self, n_x: int) -> bool:
+        del n_x
+        return False  # the products are small as it is
+
+    def as_gram(self) -> GramStatistics:
+        return self
+
+    def describe(self) -> str:
+        megabytes = (self.n_x**2 + self.n_x * self.n_y) * 8 / 2**20
+        return (
+            f"GramStatistics: {self.n_samples:g} samples as second moments of "
+            f"{self.n_x} predictor and {self.n_y} response entries, {megabytes:.1f} MiB"
+        )
+
 
 def _blocks(n: int, width: int) -> Iterator[slice]:
     step = max(width // 8, BLOCK_ENTRIES // max(1, width), 1)  # enough rows to be worth a pass over the sums
@@ -188,12 +210,17 @@ def _blocks(n: int, width: int) -> Iterator[slice]:
 def _block(array: Any, rows: slice, weight: Array, width: int, name: str) -> Array:
     """Copy of the rows that count, as a float64 matrix."""
     block = np.array(array[rows], dtype=np.float64).reshape(-1, width)
-    if not np.isfinite(block).all():
-        raise ValueError(f"{name} holds NaN or infinity: remove or impute those samples first.")
+    require_finite(block, name)
     return block if (weight > 0).all() else block[weight > 0]
 
 
-def _centre(block: Array, weight: Array) -> Array:
+def require_finite(array: Array, name: str) -> None:
+    """Raise if a number of X or Y, or a sum of them, is none."""
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinity: remove or impute those samples first.")
+
+
+def centre(block: Array, weight: Array) -> Array:
     """Mean of every column; exactly its value where a column is constant, so that nothing is left of it."""
     mean: Array = (weight * block).sum(axis=0) / weight.sum()
     return np.where((block == block[0]).all(axis=0), block[0], mean)
@@ -203,6 +230,20 @@ def _mirror(upper: Array) -> None:
     """Copy the upper triangle of a square matrix onto its lower one, in place."""
     for i in range(upper.shape[0] - 1):
         upper[i + 1 :, i] = upper[i, i + 1 :]
+
+
+def checked(X: Any, Y: Any, sample_weight: ArrayLike | None) -> tuple[Any, Any, Array]:
+    """X and Y as arrays whose rows can be sliced, and the weight of every sample; raise where they do not fit."""
+    X, Y = _sliceable(X), _sliceable(Y)
+    n = X.shape[0]
+    if Y.shape[0] != n:
+        raise ValueError(f"X has {n} samples, Y has {Y.shape[0]}: both need one row per sample.")
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise ValueError(f"sample_weight must hold {n} weights, one per sample, finite and not negative.")
+    if weight.sum() == 0:
+        raise ValueError("The sample weights sum to 0: at least one sample must count.")
+    return X, Y, weight
 
 
 def _sliceable(array: Any) -> Any:

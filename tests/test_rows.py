@@ -1,0 +1,204 @@
+"""Fits from the rows are those from second moments; the choice between them; what a fit may cost in memory."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression, search
+from dst2r.cp import max_rank
+from dst2r.search import search as search_component
+from dst2r.statistics import RowStatistics, choose, gather, gather_folds
+from dst2r.statistics import rows as row_module
+
+SHAPES = [
+    ((9,), ()),
+    ((6,), (3,)),
+    ((5, 4), ()),
+    ((5, 4), (3,)),
+    ((6,), (3, 2)),
+    ((4, 3, 3), (2, 2)),
+    ((3, 4), (2, 2, 3)),
+]
+
+
+def regression(x_shape, y_shape, n=150, seed=0, rank=2, **kwargs):
+    data = make_tensor_regression(
+        n, x_shape, y_shape, rank=rank, sparsity=0.3, snr=3.0, x_distribution="normal", random_state=seed, **kwargs
+    )
+    return data.X + 2.0, data.Y - 1.0, data
+
+
+@pytest.fixture(params=["small sub-tensors", "as usual"])
+def setting(request, monkeypatch):
+    """Blocks of few rows; sub-tensors cut out wherever possible, or as on data of any size."""
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)
+    if request.param == "small sub-tensors":
+        monkeypatch.setattr(row_module, "CUT_SHARE", 1.0)
+
+
+def assert_same_fit(one, other, rtol=1e-6):
+    assert one.rank_ == other.rank_
+    assert one.n_parameters_ == other.n_parameters_
+    size = np.abs(other.coef_).max(initial=0)
+    assert_allclose(one.coef_, other.coef_, rtol=rtol, atol=rtol * size)
+    assert_allclose(one.intercept_, other.intercept_, rtol=rtol, atol=rtol * np.abs(other.intercept_).max())
+    assert_allclose(one.loss_, other.loss_, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"l2": 0.1},
+        {"standardize": True, "l2": 0.05},
+        {"fit_intercept": False, "l1": 0.02},
+        {"l1": "ebic", "relax": False},
+    ],
+    ids=str,
+)
+def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, parameters):
+    X, Y, _ = regression(x_shape, y_shape)
+    weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
+    center = parameters.get("fit_intercept", True)
+    rank = min(2, max_rank(x_shape + y_shape))
+    for w in (None, weight):
+        fits = [
+            DST2R(rank, **parameters).fit_statistics(kind.from_arrays(X, Y, w, center=center))
+            for kind in (RowStatistics, GramStatistics)
+        ]
+        assert_same_fit(*fits)
+
+
+@pytest.mark.parametrize("correction", ["none", "final"])
+@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES[3:6])
+def test_other_corrections(setting, correction, x_shape, y_shape):
+    X, Y, _ = regression(x_shape, y_shape)
+    fits = [
+        DST2R(2, correction=correction).fit_statistics(kind.from_arrays(X, Y))
+        for kind in (RowStatistics, GramStatistics)
+    ]
+    assert_same_fit(*fits)
+
+
+@pytest.mark.parametrize(("x_shape", "y_shape"), [((12, 10), (3,)), ((6, 5, 5), ()), ((5, 6, 4), (2, 2))])
+def test_fewer_samples_than_predictors(setting, x_shape, y_shape):
+    X, Y, _ = regression(x_shape, y_shape, n=60)
+    for l2 in (0.0, 0.5):
+        fits = [DST2R(2, l2=l2).fit_statistics(kind.from_arrays(X, Y)) for kind in (RowStatistics, GramStatistics)]
+        assert_same_fit(*fits)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_on_a_working_set_leads_to_the_same_fit(monkeypatch, seed):
+    X, Y, _ = regression((10, 9, 8), (4,), n=500, seed=seed, normalize=True)
+    expected = DST2R(2).fit_statistics(GramStatistics.from_arrays(X, Y))
+    monkeypatch.setattr(search, "WORKING_SET", 150)
+    assert_same_fit(DST2R(2).fit_statistics(RowStatistics.from_arrays(X, Y)), expected)
+
+
+def test_a_working_set_that_holds_the_support_gives_the_path_of_all(monkeypatch):
+    """Up to the point where slices are tested the path is that of the whole tensor, if noise is small."""
+    data = make_tensor_regression(400, (12, 12), (3,), rank=1, sparsity=0.7, noise=1e-3, normalize=True, random_state=0)
+    whole = search_component(GramStatistics.from_arrays(data.X, data.Y))
+    monkeypatch.setattr(search, "WORKING_SET", 60)
+    part = search_component(RowStatistics.from_arrays(data.X, data.Y))
+    assert part.x_shape == whole.x_shape
+    t = int(np.count_nonzero(whole.l1 > search.CHECK_AT * whole.l1[0]))
+    assert t > 10
+    for name in ("l1", "weight", "loss", "factors"):
+        assert_allclose(getattr(part, name)[:t], getattr(whole, name)[:t], rtol=1e-8, atol=1e-10)
+
+
+def test_nothing_to_find():
+    rng = np.random.default_rng(0)
+    X = np.ones((30, 50, 50))
+    model = DST2R(1).fit_statistics(RowStatistics.from_arrays(X, rng.normal(size=(30, 2))))
+    assert model.rank_ == 0
+    model = DST2R(1).fit_statistics(RowStatistics.from_arrays(rng.normal(size=(30, 50, 50)), np.ones((30, 2))))
+    assert model.rank_ == 0
+    assert_allclose(model.intercept_, 1.0)
+
+
+def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
+    X, Y, _ = regression((8, 7, 6), (3,), n=400)
+    X = X.astype(np.float32)
+    fits = [DST2R(2).fit_statistics(kind.from_arrays(X, Y)) for kind in (RowStatistics, GramStatistics)]
+    assert_same_fit(*fits, rtol=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cross_validation_on_rows(setting, weighted):
+    X, Y, _ = regression((6, 5), (3,), n=90)
+    weight = np.random.default_rng(1).uniform(0.2, 2, 90) if weighted else None
+    splits = [(np.setdiff1d(np.arange(90), fold), fold) for fold in np.arange(90).reshape(3, 30)]
+    model = DST2RCV((1, 2), cv=splits)
+    total = RowStatistics.from_arrays(X, Y, weight)
+    folds = [[RowStatistics.from_arrays(X, Y, weight, rows=rows) for rows in split] for split in splits]
+    on_rows = DST2RCV((1, 2), cv=splits)._fit_folds(total, folds)
+    model.fit(X, Y, weight)
+    assert_allclose(on_rows.cv_results_["test_loss"], model.cv_results_["test_loss"], rtol=1e-6)
+    assert_same_fit(on_rows, model)
+
+
+def test_rows_of_a_fold_are_any_rows():
+    X, Y, _ = regression((4, 3), (2,), n=40)
+    for rows in (np.array([3, 1, 1, 7, 20, 21, 22]), np.arange(5, 30), np.arange(40)[::-1].copy()):
+        one, other = (
+            RowStatistics.from_arrays(X, Y, rows=rows).as_gram(),
+            GramStatistics.from_arrays(X[rows], Y[rows]),
+        )
+        for name in ("gram", "cross", "x_mean", "y_mean", "y_square", "n_samples"):
+            assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-11, atol=1e-12)
+
+
+# --- the choice ---
+
+
+def test_narrow_data_become_second_moments_and_wide_ones_stay_rows():
+    assert choose(1000, 512, 64, 8, np.inf) is GramStatistics
+    assert choose(10**9, 512, 64, 8, 1e8) is GramStatistics
+    assert choose(2000, 32**3, 64, 4, 1e10) is RowStatistics
+    assert choose(500, 64 * 64 * 32, 16, 4, 4e9) is RowStatistics
+    with pytest.raises(MemoryError, match=r"2000 samples of 32768 predictor and 64 response .* GB"):
+        choose(2000, 32**3, 64, 4, 1e6)
+
+
+def test_the_estimators_say_what_was_chosen():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 50, 60)).astype(np.float32), rng.normal(size=(60, 2))
+    model = DST2R(1).fit(X, Y)
+    assert "RowStatistics: 60 samples of 3000" in model.statistics_
+    assert "0.072 GB" in model.statistics_
+    assert "GramStatistics" in DST2R(1).fit(X[:, :5], Y).statistics_
+    splits = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    assert "RowStatistics" in DST2RCV((1,), cv=splits).fit(X, Y).statistics_
+    assert isinstance(gather(X, Y), RowStatistics)
+    total, folds = gather_folds(X, Y, splits)
+    assert isinstance(total, RowStatistics)
+    assert [s.n_samples for pair in folds for s in pair] == [30] * 4
+    with pytest.raises(MemoryError):
+        gather(X, Y, memory=100.0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("where", [0, 1])
+@pytest.mark.parametrize("row", [0, 13])
+def test_values_that_are_not_finite_are_refused(value, where, row):
+    data = [A.copy() for A in regression((4, 3), (2,), n=20)[:2]]
+    data[where][row, 1] = value
+    with pytest.raises(ValueError, match=f"{'XY'[where]} holds NaN or infinity"):
+        RowStatistics.from_arrays(*data)
+
+
+def test_any_layout_and_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 500)
+    X, Y, _ = regression((4, 3), (2,), n=30)
+    X = np.round(10 * X)
+    np.save(tmp_path / "X.npy", X)
+    expected = GramStatistics.from_arrays(X, Y)
+    kinds = [np.asfortranarray(X), X.astype(np.int16), X.astype(np.float32), X.tolist(), X[::-1].copy()[::-1]]
+    for other in (*kinds, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        stats = RowStatistics.from_arrays(other, Y)
+        assert_allclose(stats.as_gram().gram, expected.gram, rtol=1e-5)
+        assert_allclose(stats.x_mean, expected.x_mean, rtol=1e-6)

@@ -181,7 +181,7 @@ class SURF(TensorRegressor):
 
     def _search(self, residual: Statistics) -> SearchPath:
         l1_end = 0.0 if is_auto(self.l1) else float(self.l1)
-        return search(residual.ridged(self.l2), step_size=self.step_size, l1_end=l1_end)  # type: ignore[arg-type]
+        return search(residual.ridged(self.l2), step_size=self.step_size, l1_end=l1_end)
 
     def _tune(self, path: SearchPath, folds: list[Fold]) -> tuple[float, int, list[CPCoefficient]]:
         """Penalty of one component, its point on the path of all data (or -1), and the folds' own components."""

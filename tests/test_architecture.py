@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[1] / "src"
 # From the bottom: a module may import from lower lines only, and a package from itself.
 LAYERS = (
     {"_kernels", "_files"},
-    {"cp", "metrics", "labels"},
+    {"cp", "metrics", "labels", "images"},
     {"statistics", "simulation", "persistence"},
     {"search", "regressor"},
     {"correction"},
@@ -32,13 +32,15 @@ LAYERS = (
 )
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 
-DASK, PLOTS, TERMINAL = {"statistics/dask.py", "io"}, {"plotting", "report"}, {"cli"}
+DASK, PLOTS, TERMINAL = {"statistics/dask.py", "io", "images"}, {"plotting", "report"}, {"cli"}
 ONLY_IN = {
     "numba": {"_kernels"},
     "dask": DASK,
     "distributed": DASK,
     "zarr": {"io"},
     "xarray": {"labels", "io"},
+    "pandas": {"labels", "io"},
+    "nibabel": {"images"},
     "matplotlib": PLOTS,
     "plotly": PLOTS,
     "typer": TERMINAL,

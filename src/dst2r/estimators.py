@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -12,10 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
 
 from dst2r.correction import Correction, Growth, Recipe, grow, least_squares, restart
 from dst2r.cp import Array, CPCoefficient, max_rank
-from dst2r.labels import Mode, label_rows
+from dst2r.labels import Mode
 from dst2r.regressor import TensorRegressor, blas_threads, check_choice, check_number, check_numbers
 from dst2r.search import SearchPath
 from dst2r.selection import (
@@ -57,13 +59,13 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
     verbose: int
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R); a DataArray for a DataArray."""
-        rows = self._validate_new(X)
+        """Component scores ``<<X - mean, a_1r o ... o a_pr>>``, shape (n, R); labelled, or lazy, as X is."""
+        check_is_fitted(self)
         _, factors = self.cp_
         U = CPCoefficient(tuple(factors), len(factors) - self.intercept_.ndim).x_side()
-        centred = (rows - self.x_mean_.astype(rows.dtype)) / self.x_scale_.astype(rows.dtype)
+        scores = partial(component_scores, mean=self.x_mean_, scale=self.x_scale_, U=U)
         component = Mode("component", tuple(range(1, self.rank_ + 1)))
-        return label_rows(centred @ U.astype(rows.dtype), X, self._names, [component])
+        return self._map_samples(X, scores, (self.rank_,), [component])
 
     @property
     def _n_features_out(self) -> int:
@@ -133,6 +135,7 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
         """Set the fitted attributes from a fit in the units of ``stats``."""
         coef = fit.coef.alive().with_modes(stats.x_shape, stats.y_shape)
         dense = coef.x_side() @ coef.y_side().T
+        self.__dict__.pop("accumulated_", None)  # of batches that this fit has not seen
         self._set_coefficient(dense / x_scale[:, None], stats.intercept(coef), stats)
         self.cp_: CPTensor = coef.normal_form()
         self.rank_ = coef.rank
@@ -211,6 +214,8 @@ class DST2R(_DST2RBase):
         How the data were held.
     labels_ : Labels or None
         Names of modes and entries of labelled arrays (:mod:`dst2r.labels`).
+    accumulated_ : GramStatistics
+        Of all batches, after :meth:`partial_fit` only.
 
     Examples
     --------
@@ -260,6 +265,51 @@ class DST2R(_DST2RBase):
             check_choice("l1", self.l1, CRITERIA)
         else:
             check_number("l1", self.l1)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add a batch of samples to those of earlier calls, and fit all of them.
+
+        The statistics of batches add up exactly: the model is that of one fit to all samples. Beyond reading the batch,
+        a call costs the same however many samples there have been. To fit once after many batches, add their
+        statistics instead, which may also have been written by sites that share no samples:
+
+        >>> import numpy as np
+        >>> from dst2r import DST2R, GramStatistics
+        >>> rng = np.random.default_rng(0)
+        >>> batches = [(X, X[:, 0] - X[:, 3]) for X in rng.normal(size=(3, 20, 4))]
+        >>> stats = GramStatistics.from_arrays(*batches[0])
+        >>> for X, y in batches[1:]:
+        ...     stats = stats + GramStatistics.from_arrays(X, y)
+        >>> DST2R().fit_statistics(stats).coef_.round(6)
+        array([ 1.,  0.,  0., -1.])
+
+        Parameters
+        ----------
+        X : array-like or Dask array of shape (n, d_1, ..., d_p)
+            Of the same shape in every call, but for the number of samples.
+        y : array-like or Dask array of shape (n, d_{p+1}, ..., d_{p+q})
+        sample_weight : array-like of shape (n,), optional
+
+        Raises
+        ------
+        ValueError
+            After :meth:`fit` or :meth:`fit_statistics`, which keep nothing that a batch could be added to.
+        """
+        self._check_parameters()
+        before = getattr(self, "accumulated_", None)
+        if before is None and hasattr(self, "coef_"):
+            raise ValueError(
+                f"This {type(self).__name__} was fitted to other samples, of which it kept nothing to add a batch to: "
+                "call partial_fit from the first batch on, or add GramStatistics and call fit_statistics."
+            )
+        with self._all_or_nothing():
+            X, Y, weight = self._validate_training(X, y, sample_weight, reset=before is None, least=1)
+            stats = GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept)
+            if before is not None:
+                stats = before + stats
+            self.fit_statistics(stats)
+            self.accumulated_ = stats
+            return self
 
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated.
@@ -380,17 +430,18 @@ class DST2RCV(_DST2RBase):
 
         Parameters
         ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
+        X : array-like or Dask array of shape (n, d_1, ..., d_p)
+        y : array-like or Dask array of shape (n, d_{p+1}, ..., d_{p+q})
         sample_weight : array-like of shape (n,), optional
         groups : array-like of shape (n,), optional
             For splitters that keep groups together.
         """
         self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
-        splits = list(check_cv(self.cv).split(X, Y, groups))
-        total, folds = gather_folds(X, Y, splits, weight, center=self.fit_intercept)
-        return self._fit_folds(total, folds)
+        with self._all_or_nothing():
+            X, Y, weight = self._validate_training(X, y, sample_weight)
+            splits = list(check_cv(self.cv).split(X, Y, groups))
+            total, folds = gather_folds(X, Y, splits, weight, center=self.fit_intercept)
+            return self._fit_folds(total, folds)
 
     def fit_statistics(self, parts: Sequence[GramStatistics]) -> Self:  # type: ignore[override]
         """Fit from the statistics of two or more parts of the data, each of which is a test fold once.
@@ -465,6 +516,12 @@ class DST2RCV(_DST2RBase):
         parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
         loss, size = ([getattr(part, name) for part in parts] for name in ("loss", "n_parameters"))
         return CVSurface(ranks, grid, np.concatenate(loss), np.concatenate(size))
+
+
+def component_scores(rows: NDArray[Any], *, mean: Array, scale: Array, U: Array) -> NDArray[Any]:
+    """``(rows - mean) / scale @ U`` in the precision of the rows."""
+    centred = (rows - mean.astype(rows.dtype)) / scale.astype(rows.dtype)
+    return centred @ U.astype(rows.dtype)
 
 
 def check_rank(name: str, rank: Any, stats: Statistics) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from contextlib import AbstractContextManager
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -19,10 +20,10 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from threadpoolctl import ThreadpoolController
 
 from dst2r.cp import Array
-from dst2r.labels import Labels, as_fitted, bare, check_samples, is_xarray, label_rows, take_labels
+from dst2r.labels import Labels, Mode, as_fitted, bare, check_samples, is_xarray, label_rows, take_labels
 from dst2r.metrics import r2_score
 from dst2r.persistence import save
-from dst2r.statistics import Statistics, gather
+from dst2r.statistics import Statistics, gather, is_lazy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -56,8 +57,9 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
+        X : array-like or Dask array of shape (n, d_1, ..., d_p)
+            Of a Dask array, chunked along samples, one chunk at a time is in memory for each worker.
+        y : array-like or Dask array of shape (n, d_{p+1}, ..., d_{p+q})
             The responses Y; shape (n,) is the scalar response, q = 0.
 
             Either may be an xarray DataArray, whose names are kept in ``labels_`` and compared at :meth:`predict`: the
@@ -66,20 +68,26 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
             A weight of k counts as k repetitions of the sample.
         """
         self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
-        return self.fit_statistics(gather(X, Y, weight, center=self.fit_intercept))
+        with self._all_or_nothing():
+            X, Y, weight = self._validate_training(X, y, sample_weight)
+            return self.fit_statistics(gather(X, Y, weight, center=self.fit_intercept))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input, a DataArray for a DataArray."""
-        rows = self._validate_new(X)
-        coef = self.coef_.reshape(rows.shape[1], -1).astype(rows.dtype, copy=False)
-        Y = rows @ coef + self.intercept_.ravel().astype(rows.dtype, copy=False)
-        return label_rows(Y.reshape(len(rows), *self.intercept_.shape), X, self._names, self._names.y)
+        """Predicted responses, shape ``(n, *y_shape)``: float32 for float32 input, labelled or lazy if the input is."""
+        check_is_fitted(self)
+        shape = self.intercept_.shape
+        coef = self.coef_.reshape(-1, math.prod(shape))
+        function = partial(predictions, coef=coef, intercept=self.intercept_.ravel())
+        return self._map_samples(X, function, shape, self._names.y)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of the predictions, averaged over response entries: scikit-learn's definition on flattened responses."""
         predicted, observed = self.predict(X), as_fitted("y", y, self._names.y)
         check_samples(predicted, observed)
+        if is_lazy(bare(predicted)):
+            from dst2r.statistics.dask import r2_score as lazy_r2_score
+
+            return lazy_r2_score(bare(observed), bare(predicted), sample_weight)
         return float(r2_score(np.asarray(observed), np.asarray(predicted), sample_weight=sample_weight))
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -98,12 +106,18 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """Complain about constructor parameters, before the data are touched."""
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True, least: int = 2
     ) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
-        x_rules = {"dtype": FLOATS, "allow_nd": True, "ensure_min_samples": 2}
-        y_rules = {"dtype": np.float64, "allow_nd": True, "ensure_2d": False, "ensure_min_features": 0}
+        """Check arrays of ``least`` samples or more, of the fitted features unless ``reset``; Dask arrays stay lazy."""
         X, y, self._labels_seen = take_labels(X, y)
-        X, Y = validate_data(self, X, y, validate_separately=(x_rules, y_rules))
+        if any(map(is_lazy, (X, y, sample_weight))):
+            from dst2r.statistics.dask import training_arrays
+
+            self.__dict__.pop("feature_names_in_", None)
+            return training_arrays(X, y, sample_weight, least=least)
+        x_rules = {"dtype": FLOATS, "allow_nd": True, "ensure_min_samples": least}
+        y_rules = {"dtype": np.float64, "allow_nd": True, "ensure_2d": False, "ensure_min_features": 0}
+        X, Y = validate_data(self, X, y, reset=reset, validate_separately=(x_rules, y_rules))
         if Y.ndim == 0 or Y.shape[0] != X.shape[0]:
             raise ValueError(
                 f"X has {X.shape[0]} samples, y has {Y.shape[0] if Y.ndim else 'none'}: "
@@ -126,19 +140,43 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """What the modes are called, also those of plain arrays."""
         return self.labels_ or Labels.plain(len(self._x_shape), self.intercept_.ndim)
 
-    def _validate_new(self, X: Any) -> NDArray[Any]:
-        """Check predictors against the fitted shape and return them as a matrix (n, P)."""
-        check_is_fitted(self)
+    def _map_samples(
+        self, X: Any, function: Callable[[NDArray[Any]], NDArray[Any]], shape: tuple[int, ...], modes: Sequence[Mode]
+    ) -> Any:
+        """Apply a function of matrices (n, P) to checked predictors; lazily, chunk by chunk, to Dask arrays.
+
+        ``shape`` and ``modes`` are those of its result for one sample.
+        """
+        rows: Any = X
         if is_xarray(X) or (self.labels_ is not None and not hasattr(self, "feature_names_in_")):
-            X = check_array(bare(as_fitted("X", X, self._names.x)), dtype=FLOATS, allow_nd=True)
-        else:  # scikit-learn compares the columns of DataFrames
-            X = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
-        if X.shape[1:] != self._x_shape:
+            rows = bare(as_fitted("X", X, self._names.x))
+            if not is_lazy(rows):
+                rows = check_array(rows, dtype=FLOATS, allow_nd=True)
+        elif not is_lazy(X):  # scikit-learn compares the columns of DataFrames
+            rows = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
+        if rows.shape[1:] != self._x_shape:
             raise ValueError(
-                f"X has samples of shape {X.shape[1:]}, but {type(self).__name__} was fitted on {self._x_shape}: "
+                f"X has samples of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on {self._x_shape}: "
                 "give the same modes in the same order, samples first."
             )
-        return X.reshape(X.shape[0], -1)
+        if is_lazy(rows):
+            from dst2r.statistics.dask import map_samples
+
+            values: Any = map_samples(rows, function, shape)
+        else:
+            values = function(rows.reshape(len(rows), -1)).reshape(len(rows), *shape)
+        return label_rows(values, X, self._names, modes)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Leave the estimator as it was if a fit is interrupted."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _set_coefficient(self, coef: Array, intercept: Array, stats: Statistics) -> None:
         """Store a (P, Q) coefficient and a (Q,) intercept in the user's shapes."""
@@ -170,6 +208,11 @@ def blas_threads(stats: Statistics) -> AbstractContextManager[object]:
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+def predictions(rows: NDArray[Any], *, coef: Array, intercept: Array) -> NDArray[Any]:
+    """``rows @ coef + intercept`` in the precision of the rows."""
+    return rows @ coef.astype(rows.dtype, copy=False) + intercept.astype(rows.dtype, copy=False)
 
 
 def check_number(

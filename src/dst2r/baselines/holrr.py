@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils.validation import check_is_fitted
 
 from dst2r.baselines._common import (
     check_auto_or_number,
@@ -27,9 +28,8 @@ from dst2r.baselines._common import (
     typical_variance,
 )
 from dst2r.cp import Array
-from dst2r.labels import label_rows
 from dst2r.regressor import TensorRegressor, check_choice
-from dst2r.statistics import GramStatistics, Statistics
+from dst2r.statistics import GramStatistics, Statistics, is_lazy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -277,6 +277,8 @@ class KernelHOLRR(HOLRR):
             A weight of k counts as k repetitions of the sample.
         """
         self._check_parameters()
+        if is_lazy(X) or is_lazy(y):
+            raise TypeError("KernelHOLRR holds all samples in memory: call X.compute() and y.compute() if they fit.")
         X, Y, weight = self._validate_training(X, y, sample_weight)
         self._sample_shape = X.shape[1:]
         self.X_fit_ = X.reshape(len(X), -1).astype(np.float64)
@@ -295,11 +297,13 @@ class KernelHOLRR(HOLRR):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted responses, shape ``(n, *y_shape)``; float32 for float32 input, a DataArray for a DataArray."""
-        samples = self._validate_new(X)
-        kernel = self._kernel(samples.astype(np.float64))
+        check_is_fitted(self)
+        return self._map_samples(X, self._predictions, self.intercept_.shape, self._names.y)
+
+    def _predictions(self, rows: NDArray[Any]) -> NDArray[Any]:
+        kernel = self._kernel(rows.astype(np.float64))
         Y = kernel @ self.dual_coef_.reshape(len(self.X_fit_), -1) + self.intercept_.ravel()
-        Y = np.asarray(Y.reshape(-1, *self.intercept_.shape), dtype=samples.dtype)
-        return label_rows(Y, X, self._names, self._names.y)
+        return np.asarray(Y, dtype=rows.dtype)
 
     @property
     def _x_shape(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """The data: the only place of the package that sees X and Y."""
 
-from dst2r.statistics.base import Statistics
+from dst2r.statistics.base import Statistics, is_lazy
 from dst2r.statistics.choice import choose, gather, gather_folds
 from dst2r.statistics.folds import fold_statistics, leave_one_out
 from dst2r.statistics.gram import GramStatistics
@@ -14,5 +14,6 @@ __all__ = [
     "fold_statistics",
     "gather",
     "gather_folds",
+    "is_lazy",
     "leave_one_out",
 ]

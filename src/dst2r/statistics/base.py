@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,11 @@ from dst2r.cp import Array, CPCoefficient
 
 if TYPE_CHECKING:
     from dst2r.statistics.gram import GramStatistics
+
+
+def is_lazy(array: Any) -> bool:
+    """Whether something is Dask's: an array, or what should be made one. Does not import Dask."""
+    return type(array).__module__.startswith("dask.")
 
 
 class Statistics(ABC):

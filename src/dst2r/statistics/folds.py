@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dst2r.cp import Array
+from dst2r.statistics.base import is_lazy
 from dst2r.statistics.gram import GramStatistics
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def fold_statistics(
-    X: NDArray[Any], Y: NDArray[Any], splits: Sequence[Split], sample_weight: Array | None, *, center: bool
+    X: Any, Y: Any, splits: Sequence[Split], sample_weight: Any, *, center: bool
 ) -> tuple[GramStatistics, list[tuple[GramStatistics, GramStatistics]]]:
     """Statistics of all samples, and of the training and test set of every split.
 
     Where the test sets partition the samples and every training set is all the rest, as in K-fold, each sample is
-    read once and the statistics of the parts are added up; other splits are accumulated one by one.
+    read once and the statistics of the parts are added up; other splits are accumulated one by one. Of Dask arrays
+    every chunk is read once, whatever the splits.
     """
 
-    def of(rows: NDArray[np.intp]) -> GramStatistics:
-        weight = None if sample_weight is None else sample_weight[rows]
-        return GramStatistics.from_arrays(X[rows], Y[rows], weight, center=center)
+    def of(subsets: Sequence[slice | NDArray[np.intp]]) -> list[GramStatistics]:
+        if is_lazy(X):
+            from dst2r.statistics.dask import subset_statistics  # one pass for all
+
+            return subset_statistics(X, Y, subsets, sample_weight, center=center)
+        weights = (None if sample_weight is None else sample_weight[rows] for rows in subsets)
+        return [
+            GramStatistics.from_arrays(X[rows], Y[rows], weight, center=center)
+            for rows, weight in zip(subsets, weights, strict=True)
+        ]
 
     if _is_partition(splits, X.shape[0]):
-        parts = [of(test) for _, test in splits]
+        parts = of([test for _, test in splits])
         folds = list(zip(leave_one_out(parts), parts, strict=True))
         return folds[0][0] + folds[0][1], folds
-    total = GramStatistics.from_arrays(X, Y, sample_weight, center=center)
-    return total, [(of(train), of(test)) for train, test in splits]
+    total, *rest = of([slice(None), *chain.from_iterable(splits)])
+    return total, list(zip(rest[::2], rest[1::2], strict=True))
 
 
 def leave_one_out(parts: Sequence[GramStatistics]) -> list[GramStatistics]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one
-from dst2r.statistics.base import Statistics
+from dst2r.statistics.base import Statistics, is_lazy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -57,19 +56,25 @@ class GramStatistics(Statistics):
         Parameters
         ----------
         X : array-like of shape (n, *x_shape)
-            Anything whose rows can be sliced; it is never copied whole.
+            Anything whose rows can be sliced; it is never copied whole. With a Dask array as X or Y, the statistics of
+            all chunks are computed by Dask, each read once, and added.
         Y : array-like of shape (n, *y_shape)
         sample_weight : array-like of shape (n,), optional
             A weight of k counts as k repetitions.
         center : bool, default=True
             Whether the mean is taken out; without it the model has no intercept.
         """
+        if any(map(is_lazy, (X, Y, sample_weight))):
+            from dst2r.statistics.dask import gram_statistics  # which adds up what this method makes of the chunks
+
+            return gram_statistics(X, Y, sample_weight, center=center)
         X, Y, weight = checked(X, Y, sample_weight)
         n, x_shape, y_shape = X.shape[0], tuple(X.shape[1:]), tuple(Y.shape[1:])
         P, Q, total = math.prod(x_shape), math.prod(y_shape), float(weight.sum())
 
         # Sums about the centre of the first block: sums about zero would cancel when means are large.
-        gram_t, cross_t = np.zeros((P, P), order="F"), np.zeros((Q, P), order="F")
+        # NumPy's products, unlike SciPy's BLAS, let other threads work on other chunks meanwhile.
+        gram, cross = np.zeros((P, P)), np.zeros((P, Q))
         x_sum, y_sum, y_square = np.zeros(P), np.zeros(Q), np.zeros(Q)
         x_shift, y_shift, started = np.zeros(P), np.zeros(Q), not center
         for rows in _blocks(n, P + Q):
@@ -89,21 +94,20 @@ class GramStatistics(Statistics):
                 x *= np.sqrt(w)
                 y *= np.sqrt(w)
             y_square += np.einsum("nq,nq->q", y, y)
-            gram_t = dsyrk(1.0, x.T, beta=1.0, c=gram_t, lower=1, overwrite_c=1)
-            cross_t = dgemm(1.0, y.T, x.T, beta=1.0, c=cross_t, trans_b=1, overwrite_c=1)
+            gram += x.T @ x
+            cross += x.T @ y
 
         dx, dy = x_sum / total, y_sum / total
         if center:  # sums about the shift become sums about the mean
-            gram_t = dsyr(-total, dx, a=gram_t, lower=1, overwrite_a=1)
-            cross_t -= np.outer(total * dy, dx)
+            root = np.sqrt(total)
+            gram -= np.outer(root * dx, root * dx)
+            cross -= np.outer(total * dx, dy)
             y_square = np.maximum(y_square - total * dy * dy, 0.0)
-        gram, cross = gram_t.T, cross_t.T  # C order; the upper triangle of gram is filled
         gram /= total
         cross /= total
         y_square /= total
-        _mirror(gram)
         x_mean, y_mean = (x_shift + dx, y_shift + dy) if center else (np.zeros(P), np.zeros(Q))
-        return cls(gram, np.ascontiguousarray(cross), y_square, x_mean, y_mean, total, x_shape, y_shape)
+        return cls(gram, cross, y_square, x_mean, y_mean, total, x_shape, y_shape)
 
     def __add__(self, other: GramStatistics) -> GramStatistics:
         """Statistics of two samples together: exact, associative and commutative up to rounding."""
@@ -224,12 +228,6 @@ def centre(block: Array, weight: Array) -> Array:
     """Mean of every column; exactly its value where a column is constant, so that nothing is left of it."""
     mean: Array = (weight * block).sum(axis=0) / weight.sum()
     return np.where((block == block[0]).all(axis=0), block[0], mean)
-
-
-def _mirror(upper: Array) -> None:
-    """Copy the upper triangle of a square matrix onto its lower one, in place."""
-    for i in range(upper.shape[0] - 1):
-        upper[i + 1 :, i] = upper[i, i + 1 :]
 
 
 def checked(X: Any, Y: Any, sample_weight: ArrayLike | None) -> tuple[Any, Any, Array]:

@@ -290,17 +290,20 @@ class DST2R(_DST2RBase):
         y : array-like or Dask array of shape (n, d_{p+1}, ..., d_{p+q})
         sample_weight : array-like of shape (n,), optional
 
-        Raises
-        ------
-        ValueError
-            After :meth:`fit` or :meth:`fit_statistics`, which keep nothing that a batch could be added to.
+        Warns
+        -----
+        UserWarning
+            After :meth:`fit` or :meth:`fit_statistics`, which keep nothing that a batch could be added to: the model
+            begins anew.
         """
         self._check_parameters()
         before = getattr(self, "accumulated_", None)
         if before is None and hasattr(self, "coef_"):
-            raise ValueError(
-                f"This {type(self).__name__} was fitted to other samples, of which it kept nothing to add a batch to: "
-                "call partial_fit from the first batch on, or add GramStatistics and call fit_statistics."
+            warnings.warn(
+                f"This {type(self).__name__} was fitted to other samples, of which it kept nothing: it begins anew "
+                "with this batch. Call partial_fit from the first batch on, or add GramStatistics for fit_statistics.",
+                UserWarning,
+                stacklevel=2,
             )
         with self._all_or_nothing():
             X, Y, weight = self._validate_training(X, y, sample_weight, reset=before is None, least=1)

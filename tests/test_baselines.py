@@ -1,5 +1,6 @@
 """The competing methods against scikit-learn, TensorLy, SciPy and formulations on rows that share no code with them."""
 
+import pickle
 from itertools import combinations, product
 
 import naive
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import linalg
+from scipy import stats as distributions
 from scipy.stats import linregress
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
@@ -20,6 +22,8 @@ from tensorly.decomposition import parafac
 from tensorly.regression import CPRegressor
 
 from dst2r.baselines import HOLRR, STORE, SURF, CPRidge, KernelHOLRR, SparseOLS, TensorEnvelope
+from dst2r.cp import khatri_rao
+from dst2r.metrics import selection_rates
 from dst2r.simulation import make_tensor_regression
 from dst2r.statistics import GramStatistics
 
@@ -324,6 +328,65 @@ def test_cross_validation_sees_every_split(data):
         assert np.isfinite(overlapping.coef_).all()
 
 
+@pytest.mark.parametrize("model", DEFAULTS, ids=name)
+def test_pickles_and_clones(model, data):
+    Y = for_model(model, data.Y)
+    fitted = clone(model).fit(data.X, Y)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert_array_equal(again.predict(data.X), fitted.predict(data.X))
+    assert clone(fitted).get_params() == fitted.get_params()
+    assert not hasattr(clone(fitted), "intercept_")
+    assert 0 < fitted.n_parameters_ == again.n_parameters_
+    assert isinstance(fitted.n_parameters_, int)
+
+
+@pytest.mark.parametrize("model", [STORE(2, random_state=0), CPRidge(2, random_state=0), SURF()], ids=name)
+def test_components_can_be_scored(model):
+    y_shape = () if isinstance(model, SURF) else (3, 4)
+    data = make_tensor_regression(400, (5, 4, 3), y_shape, rank=2, sparsity=0.5, snr=10, normalize=True, random_state=0)
+    truth = list(data.factors)
+    if isinstance(model, STORE):  # it has one predictor mode
+        truth[:3] = [khatri_rao(truth[:3], 2)]
+    model = clone(model).fit(data.X, data.Y)
+    assert_allclose(cp_to_tensor(model.cp_).ravel(), model.coef_.ravel(), atol=1e-10)
+    weights, factors = model.cp_
+    assert (np.diff(weights) <= 0).all()
+    for factor in factors:
+        assert_allclose(np.linalg.norm(factor, axis=0), 1.0)
+    entries = sum(np.count_nonzero(factor) for factor in factors)
+    assert model.n_parameters_ == entries - model.rank_ * (len(factors) - 1)
+    rates = selection_rates(model.cp_, truth)
+    assert rates.tpr > 0.9
+    assert len(rates.tpr_per_mode) == len(factors)
+
+
+def dimension(build, sizes, rng):
+    """Number of directions in which a coefficient can move, by differences about a random point."""
+    point = rng.standard_normal(sum(sizes))
+
+    def at(values):
+        return build(*np.split(values, np.cumsum(sizes)[:-1])).ravel()
+
+    moves = np.array([(at(point + e) - at(point - e)) / 2e-4 for e in 1e-4 * np.eye(len(point))])
+    return np.linalg.matrix_rank(moves, tol=1e-5 * np.linalg.norm(moves, 2))
+
+
+def test_numbers_of_parameters_are_dimensions(data, rng):
+    """The rank of the derivative of the coefficient, (3, 2) -> (2, 3), in all that describes it."""
+    for x_rank, u, v in [(1, 1, 1), (2, 1, 2), (3, 2, 2), (6, 1, 3), (6, 2, 1), (6, 2, 3)]:
+
+        def build(left, core, first, second, x_rank=x_rank, u=u, v=v):
+            left, core = left.reshape(6, x_rank), core.reshape(x_rank, u, v)
+            return np.einsum("pr,rij,ai,bj->pab", left, core, first.reshape(2, u), second.reshape(3, v))
+
+        free = dimension(build, (6 * x_rank, x_rank * u * v, 2 * u, 3 * v), rng)
+        assert HOLRR((x_rank, u, v), 0.1).fit(data.X, data.Y).n_parameters_ == free
+        if x_rank == 6:
+            assert TensorEnvelope((u, v)).fit(data.X, data.Y).n_parameters_ == free
+    sparse = SparseOLS(0.02).fit(data.X, data.Y)
+    assert sparse.n_parameters_ == np.count_nonzero(sparse.coef_)
+
+
 # --- Sparse OLS -------------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +454,9 @@ def test_sparse_ols_bic(data):
     assert_allclose(np.diff(model.path_["criterion"]), np.diff(criterion), rtol=1e-3, atol=2e-2)
     assert 0 < np.argmin(criterion) < len(criterion) - 1
     assert_allclose(model.l1_, model.path_["l1"][np.argmin(criterion)])
+    # twelve values without improvement end the path
+    long = SparseOLS().fit(data.X, data.Y).path_["criterion"]
+    assert len(long) == np.argmin(long) + 13 < 60
 
 
 def test_sparse_ols_cross_validation(data):
@@ -637,6 +703,36 @@ def test_envelope_p_values(rng):
     cut = TensorEnvelope(p_threshold=0.05).fit(X, Y)
     assert_array_equal(cut.coef_, np.where(free.p_values_ <= 0.05, free.coef_, 0.0))
     assert 0 < np.count_nonzero(cut.coef_) < B.size == np.count_nonzero(free.coef_)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_envelope_p_values_are_the_t_tests_of_least_squares(intercept, rng):
+    """One response mode of full dimension; a regression of each entry, by the textbook."""
+    X = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 3)) + 1
+    Y = 0.2 * X @ rng.standard_normal((3, 4)) + rng.standard_normal((40, 4)) * [0.1, 1, 3, 10] + 2
+    design = np.hstack([X, np.ones((40, 1))]) if intercept else X
+    coef = np.linalg.lstsq(design, Y, rcond=None)[0]
+    freedom = 40 - design.shape[1]
+    variance = np.sum((Y - design @ coef) ** 2, axis=0) / freedom
+    error = np.sqrt(np.outer(np.linalg.inv(design.T @ design).diagonal(), variance))
+    expected = 2 * distributions.t.sf(np.abs(coef / error), freedom)[:3]
+    model = TensorEnvelope((4,), fit_intercept=intercept).fit(X, Y)
+    assert_allclose(model.p_values_, expected, rtol=1e-6)
+    assert 0 < np.count_nonzero(expected < 0.05) < 12
+    assert_allclose(
+        TensorEnvelope((4,), fit_intercept=intercept).fit(X[:, :, None], Y).p_values_[:, 0], expected, rtol=1e-6
+    )
+
+
+def test_envelope_p_values_are_uniform_where_nothing_is_to_be_found(rng):
+    """On responses whose variance differs by entry and mode: each has its own standard error."""
+    first, second = np.array([0.1, 1.0, 10.0]), np.array([1.0, 30.0, 0.2])
+    X, Y = rng.standard_normal((600, 8, 10)), rng.standard_normal((600, 3, 3)) * first[:, None] * second
+    p_values = TensorEnvelope((3, 3)).fit(X, Y).p_values_.reshape(80, 3, 3)
+    for share in (0.05, 0.5):
+        found = np.mean(p_values <= share, axis=0)
+        assert_allclose(found, share, atol=4 * np.sqrt(share * (1 - share) / 80))
+    assert abs(np.mean(p_values <= 0.05) - 0.05) < 0.03
 
 
 def test_envelope_says_when_it_has_not_converged(rng):

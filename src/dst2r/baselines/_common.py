@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,25 @@ from sklearn.model_selection import check_cv
 
 from dst2r.correction import least_squares
 from dst2r.cp import Array, CPCoefficient
-from dst2r.regressor import check_number
+from dst2r.regressor import blas_threads, check_number
 from dst2r.statistics import GramStatistics, Statistics, fold_statistics
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Splits = Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]]
+Solve = TypeVar("Solve", bound=Callable[..., Any])
+
+
+def on_few_threads(solve: Solve) -> Solve:
+    """Method of an estimator that solves from statistics, with one BLAS thread where these are small."""
+
+    @wraps(solve)
+    def limited(self: Any, stats: Statistics, *args: Any, **kwargs: Any) -> Any:
+        with blas_threads(stats):
+            return solve(self, stats, *args, **kwargs)
+
+    return cast(Solve, limited)
 
 
 def dense(stats: Statistics) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from dst2r.baselines._common import (
     make_folds,
     make_splits,
     need_samples,
+    on_few_threads,
     random_start,
     spectrum,
     typical_variance,
@@ -74,6 +75,8 @@ class CPRidge(TensorRegressor):
         The components, largest first.
     rank_ : int
     l2_ : float
+    n_parameters_ : int
+        Free numbers of the factors: entries less the scales that modes share.
     objective_ : float
         The minimised objective.
     path_ : list of tuple
@@ -156,6 +159,7 @@ class CPRidge(TensorRegressor):
             raise need_samples(self, "rank and l2")
         return self._fit(stats, [])
 
+    @on_few_threads
     def _fit(self, stats: Statistics, folds: list[Fold]) -> Self:
         ranks = check_ranks("rank", self.rank)
         rng = check_random_state(self.random_state)
@@ -193,6 +197,7 @@ class CPRidge(TensorRegressor):
                 stacklevel=2,
             )
         self.objective_, self.n_iter_, self.cp_ = fit.model.loss, fit.n_iter, fit.coef.normal_form()
+        self.n_parameters_ = fit.coef.n_parameters()
         coef = fit.coef.x_side() @ fit.coef.y_side().T
         self._set_coefficient(coef, stats.intercept(fit.coef), stats)
         return self

@@ -18,6 +18,7 @@ from dst2r.baselines._common import (
     fallback_ridge,
     is_auto,
     mode_gram,
+    on_few_threads,
     response_gram,
     response_shape,
     whitening,
@@ -66,6 +67,8 @@ class TensorEnvelope(TensorRegressor):
     dims_ : tuple of int
     basis_ : list of ndarray of shape (q_m, u_m)
         Orthonormal :math:`\Gamma_m`.
+    n_parameters_ : int
+        Dimension of the set of coefficients with such an envelope.
     n_iter_ : int
         Sweeps of the flip-flop.
     covariances_ : list of ndarray of shape (q_m, q_m)
@@ -73,6 +76,7 @@ class TensorEnvelope(TensorRegressor):
         carries the scale.
     p_values_ : ndarray of shape (*x_shape, *y_shape)
         Two-sided t-tests of the entries before thresholding; NaN where P >= n - 1 leaves no degrees of freedom.
+        One fit without `p_threshold` serves both: ``model.p_values_ <= 0.05`` is the support at that threshold.
 
     Notes
     -----
@@ -143,6 +147,7 @@ class TensorEnvelope(TensorRegressor):
         stats = GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept)
         return self.fit_statistics(stats, response_gram(Y, weight, center=self.fit_intercept))
 
+    @on_few_threads
     def fit_statistics(self, stats: Statistics, y_gram: ArrayLike | None = None) -> Self:
         """Fit from statistics, however they were accumulated.
 
@@ -169,10 +174,13 @@ class TensorEnvelope(TensorRegressor):
         used = float(np.sum(whiten * (gram @ whiten))) + self.fit_intercept
         residual = (total - link - link.T + fitted) * (stats.n_samples / (stats.n_samples - used))
 
-        # Exact fits and constant responses leave nothing to invert; far below the scale of the responses, we add.
-        floor = (1e-10 * float(np.trace(total)) / stats.n_y or 1.0) * np.eye(stats.n_y)
+        # Exact fits and constant responses leave nothing to invert; far below the scale of a response, we add.
+        variances = total.diagonal()
+        floor = np.diag(np.where(variances > 0, 1e-10 * variances, 1e-10 * variances.mean() or 1.0))
         self._find_envelopes(residual + floor, total + floor, shape, stats.n_samples, used)
         coef = self._project(ols, shape)
+        turns = sum(u * (q - u) for u, q in zip(self.dims_, shape, strict=True))
+        self.n_parameters_ = stats.n_x * math.prod(self.dims_) + turns
         # The diagonal of the inverse Gram matrix; a ridge is no unbiased estimate and has no such tests.
         x_variance = np.sum(whiten * whiten, axis=1) if ridge == 0 else np.full(stats.n_x, np.nan)
         self._set_p_values(coef, x_variance, stats.n_samples - used, stats)

@@ -22,6 +22,7 @@ from dst2r.baselines._common import (
     make_splits,
     mode_gram,
     need_samples,
+    on_few_threads,
     response_gram,
     response_shape,
     spectrum,
@@ -65,6 +66,8 @@ class HOLRR(TensorRegressor):
     intercept_ : ndarray of shape y_shape
     ranks_ : tuple of int
     gamma_ : float
+    n_parameters_ : int
+        Dimension of the set of coefficients of these ranks; `gamma` is not counted as a constraint.
     path_ : dict
         What was tried: "gamma", "response_ranks" and "criterion" of shape (gammas, response ranks, R_0's).
 
@@ -158,6 +161,7 @@ class HOLRR(TensorRegressor):
             ]
         return self._solve(stats, response_gram(Y, weight, center=self.fit_intercept), folds)
 
+    @on_few_threads
     def _solve(self, stats: Statistics, y_gram: Array, folds: Sequence[tuple[Statistics, Array, Statistics]]) -> Array:
         """Choose what is "auto", set the fitted choices and return the (P, Q) coefficient."""
         shape = response_shape(stats)
@@ -181,6 +185,7 @@ class HOLRR(TensorRegressor):
             g, r, k = (int(i) for i in np.unravel_index(np.argmin(criterion), criterion.shape))
             x_rank = x_rank or k + 1
         self.gamma_, self.ranks_ = float(gammas[g]), (x_rank, *response_ranks[r])
+        self.n_parameters_ = int(family.dimension(len(family.values), x_rank, response_ranks[r]))
         return family.coefficient(self.gamma_, x_rank, response_ranks[r])
 
     def _gammas(self, stats: Statistics) -> Array:
@@ -233,6 +238,8 @@ class KernelHOLRR(HOLRR):
     intercept_ : ndarray of shape y_shape
     ranks_ : tuple of int
     gamma_ : float
+    n_parameters_ : int
+        As for :class:`HOLRR`, with the number of features in place of P.
     path_ : dict
         As for :class:`HOLRR`.
 
@@ -382,13 +389,13 @@ class Family:
         effective = [float(np.sum(self.values / (self.values + gamma))) for gamma in gammas]
         df = np.array(
             [
-                [[self._dimension(p, k + 1, ranks) for k in range(fit.shape[2])] for ranks in response_ranks]
+                [[self.dimension(p, k + 1, ranks) for k in range(fit.shape[2])] for ranks in response_ranks]
                 for p in effective
             ]
         )
         return np.asarray(fit + np.log(entries) * df)
 
-    def _dimension(self, predictors: float, x_rank: int, response_ranks: tuple[int, ...]) -> float:
+    def dimension(self, predictors: float, x_rank: int, response_ranks: tuple[int, ...]) -> float:
         """Free numbers of a tensor of this multilinear rank."""
         x_rank = min(x_rank, math.prod(response_ranks))
         sides = sum(r * (q - r) for r, q in zip(response_ranks, self.shape, strict=True))

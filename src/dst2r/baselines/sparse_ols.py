@@ -18,6 +18,7 @@ from dst2r.baselines._common import (
     make_splits,
     mean_squares,
     need_samples,
+    on_few_threads,
 )
 from dst2r.cp import Array
 from dst2r.regressor import TensorRegressor, check_number
@@ -66,6 +67,8 @@ class SparseOLS(TensorRegressor):
     intercept_ : ndarray of shape y_shape
     l1_, l2_group_ : float
         Penalties used.
+    n_parameters_ : int
+        Number of non-zeros.
     path_ : dict of ndarray of shape (n_candidates,)
         The candidates "l1" and "l2_group" and their "criterion"; only if one of them is "auto".
     n_iter_ : int
@@ -151,6 +154,7 @@ class SparseOLS(TensorRegressor):
             raise need_samples(self, "l1 and l2_group")
         return self._fit(stats, [])
 
+    @on_few_threads
     def _fit(self, stats: Statistics, folds: list[Fold]) -> Self:
         cross = dense(stats)[1]
         fall = np.geomspace(1.0, self.min_ratio, self.n_values)
@@ -177,6 +181,7 @@ class SparseOLS(TensorRegressor):
                 stacklevel=2,
             )
         self.n_iter_ = min(sweeps, self.max_iter)
+        self.n_parameters_ = int(np.count_nonzero(coef))
         self._set_coefficient(coef, stats.y_mean - stats.x_mean @ coef, stats)
         return self
 

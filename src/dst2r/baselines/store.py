@@ -11,7 +11,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from dst2r.baselines._common import check_ranks, dense, fallback_ridge, grown_start, is_auto, response_shape, whitening
+from dst2r.baselines._common import (
+    check_ranks,
+    dense,
+    fallback_ridge,
+    grown_start,
+    is_auto,
+    on_few_threads,
+    response_shape,
+    whitening,
+)
 from dst2r.cp import Array, CPCoefficient, khatri_rao
 from dst2r.regressor import TensorRegressor, check_number
 from dst2r.statistics import GramStatistics, Statistics
@@ -58,6 +67,8 @@ class STORE(TensorRegressor):
         The components: predictor factors of shape (P, K) for the *vectorised* predictor, then the response
         modes.
     rank_ : int
+    n_parameters_ : int
+        Free numbers of the factors: non-zero entries less the scales that modes share.
     sparsity_ : tuple of float
         Share of zeros used in every response mode.
     path_ : list of tuple
@@ -121,6 +132,7 @@ class STORE(TensorRegressor):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @on_few_threads
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated.
 
@@ -167,7 +179,7 @@ class STORE(TensorRegressor):
             )
         self.n_iter_, self.rank_ = best.n_sweeps, best.scores.shape[1]
         components = CPCoefficient((whiten @ left @ best.scores, *best.responses), 1)
-        self.cp_ = components.normal_form()
+        self.cp_, self.n_parameters_ = components.normal_form(), components.n_parameters()
         coef = components.to_tensor().reshape(stats.n_x, stats.n_y)
         self._set_coefficient(coef, stats.y_mean - stats.x_mean @ coef, stats)
         return self

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from dst2r.baselines._common import Fold, check_auto_or_number, is_auto, make_folds, make_splits, need_samples
+from dst2r.baselines._common import (
+    Fold,
+    check_auto_or_number,
+    is_auto,
+    make_folds,
+    make_splits,
+    need_samples,
+    on_few_threads,
+)
 from dst2r.cp import Array, CPCoefficient
 from dst2r.regressor import TensorRegressor, check_number
 from dst2r.search import SearchPath, search
@@ -151,6 +159,7 @@ class SURF(TensorRegressor):
         self._check_scalar(stats.y_shape)
         return self._fit(stats, [])
 
+    @on_few_threads
     def _fit(self, stats: Statistics, folds: list[Fold]) -> Self:
         shape = stats.x_shape
         residual, coef = stats.reshaped(shape, ()), CPCoefficient.empty(shape, ())

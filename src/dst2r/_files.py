@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,14 +40,27 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[
         raise OSError(error.errno, f"cannot be written ({error.strerror or error})", str(path)) from error
     finally:
         if temporary is not None:
-            with suppress(OSError):
-                shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
+            _remove(temporary)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise if there is something at ``path`` that may not be replaced."""
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists: choose another name, or ask to overwrite it.")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, in which threads that have not heard of a failure may still be writing."""
+    absent = not path.exists()
+    for _ in range(50):
+        if absent:
+            return
+        folder = path.is_dir()
+        with suppress(OSError):
+            shutil.rmtree(path) if folder else path.unlink()
+        if folder:
+            time.sleep(0.1)
+        absent = not path.exists()
 
 
 def _flush(path: Path) -> None:

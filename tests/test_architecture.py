@@ -32,7 +32,8 @@ LAYERS = (
 )
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 
-DASK, PLOTS, TERMINAL = {"statistics/dask.py", "io", "images"}, {"plotting", "report"}, {"cli"}
+DASK, PLOTS = {"statistics/dask.py", "io", "images"}, {"plotting", "report", "experiments/figures.py"}
+TERMINAL = {"cli"}
 ONLY_IN = {
     "numba": {"_kernels"},
     "dask": DASK,

@@ -1,5 +1,6 @@
 """The commands and their arguments. What a command does lives in a module of its own, imported when it runs."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -134,3 +135,51 @@ def demo(
     with progress("Loading", quiet=quiet):
         from dst2r.cli.demo import run
     run(simulated=simulated, path=path, seed=seed, quiet=quiet)
+
+
+class Experiments(StrEnum):
+    """What ``reproduce`` can run."""
+
+    TABLE1 = "table1"
+    TABLE2 = "table2"
+    FIGURE2 = "figure2"
+    ALL = "all"
+    LANDSCAPE = "landscape"
+    SWEEP = "sweep"
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[Experiments, typer.Argument(help="What to run; 'all' is both tables and the figure.")],
+    repeats: Annotated[int, typer.Option(min=1, help="Data sets for each setting.")] = 30,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; their number changes no result.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder for all files; made if need be.", metavar="DIR")] = Path(
+        "dst2r-reproduce"
+    ),
+    noise: Annotated[float | None, typer.Option(min=0, help="σ, 1 by default: the paper does not state it.")] = None,
+    snr: Annotated[float | None, typer.Option(min=0, help="Signal-to-noise ratio, instead of --noise.")] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option("--normalize/--raw", help="Factor vectors of unit norm, or raw normal ones.", show_default="raw"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the data; the same seed gives the same tables.")] = 0,
+) -> None:
+    """Repeat the paper's experiments, our figures beside the printed ones.
+
+    'landscape' goes beyond the paper: the error of every method over that of an oracle,
+    by noise, zeros and rank, and the greedy search against the corrected one. 'sweep'
+    looks for the σ that gives the printed errors.
+
+    Every finished fit is kept in DIR/cells at once: a run that was stopped, in whatever
+    way, goes on from there when the command is given again.
+    Writes tables (.csv), figures (.png, .svg) and a report (.html, .md).
+    """
+    from importlib.util import find_spec
+
+    from dst2r.cli.output import fail
+
+    if find_spec("matplotlib") is None:
+        fail('the figures need matplotlib: python -m pip install "dst2r[plot]"')
+    from dst2r.cli.reproduce import run
+
+    run(experiment.value, repeats=repeats, jobs=jobs, out=out, seed=seed, noise=noise, snr=snr, normalize=normalize)

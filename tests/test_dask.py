@@ -16,9 +16,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit
 
 import dst2r.statistics.dask as lazy
-from dst2r import DST2R, DST2RCV, GramStatistics
+from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression
 from dst2r.baselines import HOLRR, STORE, CPRidge, KernelHOLRR, SparseOLS, TensorEnvelope
-from dst2r.statistics import fold_statistics
+from dst2r.cp import CPCoefficient
+from dst2r.statistics import DaskStatistics, choose, fold_statistics
 
 N, X_SHAPE, Y_SHAPE = 240, (4, 3), (3, 2)
 RAGGED = [(240,), (1, 39, 100, 100), (60,) * 4, (7, 0, 33, 199, 1)]
@@ -173,6 +174,96 @@ def test_scalar_response():
     assert model.predict(chunked(X, (100, 140))).chunks == ((100, 140),)
 
 
+# --- predictors too wide for their Gram matrix ------------------------------------------------------------------------
+
+
+def wide(n=150, x_shape=(13, 13, 13), y_shape=(3, 2), seed=0):
+    """More predictor entries than a Gram matrix is made for, two sparse components."""
+    data = make_tensor_regression(n, x_shape, y_shape, rank=2, sparsity=0.7, snr=3, normalize=True, random_state=seed)
+    return data.X + 2.0, data.Y
+
+
+@pytest.mark.parametrize("local", [1, 1 << 30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_wide(monkeypatch, local, dtype):
+    monkeypatch.setattr(lazy, "LOCAL_BYTES", local)
+    X, Y = wide()
+    X = X.astype(dtype)
+    model = DST2R(2).fit(chunked(X, (1, 49, 0, 100)), chunked(Y, (70, 80)))
+    expected = DST2R(2).fit(X, Y)
+    assert np.abs(expected.coef_).max() > 0
+    assert_same_fit(model, expected, 1e-10 if dtype == np.float64 else 1e-4)
+    assert "DaskStatistics: 150 samples of 2197" in model.statistics_
+
+
+def test_wide_cross_validation():
+    X, Y = wide()
+    model = DST2RCV((1, 2), n_l1=3, cv=2)
+    expected = clone(model).fit(X, Y)
+    assert_same_fit(model.fit(chunked(X, (70, 80)), chunked(Y, (150,))), expected)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("local", [1, 1 << 30])
+def test_products_of_chunks_are_those_of_the_gram_matrix(monkeypatch, center, local):
+    monkeypatch.setattr(lazy, "LOCAL_BYTES", local)
+    X, Y = problem()
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0, 2, N) * (rng.random(N) > 0.2)
+    chunks = chunked(X, (1, 39, 100, 100)), chunked(Y, (240,))
+    rows = np.r_[3:100, 150:240]
+    x_scale = rng.uniform(1, 2, 12)
+    coef = CPCoefficient(tuple(rng.normal(size=(d, 2)) for d in X_SHAPE + Y_SHAPE), 2)
+    ours = DaskStatistics.from_arrays(*chunks, weight, center=center, rows=rows).scaled(x_scale).ridged(0.1)
+    gram = GramStatistics.from_arrays(X[rows], Y[rows], weight[rows], center=center).scaled(x_scale).ridged(0.1)
+    for a, b in ((ours, gram), (ours.residual(coef), gram.residual(coef))):
+        U, V = rng.normal(size=(12, 3)), rng.normal(size=(6, 3))
+        slices = [np.array([0, 2, 3]), np.array([1, 2])]
+        cut = np.ravel_multi_index(np.ix_(*slices), X_SHAPE).ravel()
+        part = a.restricted(slices)
+        assert isinstance(part, DaskStatistics) == (local == 1)
+        for found, known in (
+            (a.gram_dot(U), b.gram @ U),
+            (a.cross_dot(V), b.cross @ V),
+            (a.cross_t_dot(U), b.cross.T @ U),
+            (a.x_square(), np.diag(b.gram)),
+            (a.y_square, b.y_square),
+            (a.as_gram().gram, b.gram),
+            (part.as_gram().gram, b.gram[np.ix_(cut, cut)]),
+            (part.as_gram().cross, b.cross[cut]),
+            *zip(a.tangent(coef), b.tangent(coef), strict=True),
+        ):
+            assert_allclose(found, known, rtol=1e-9, atol=1e-9 * np.abs(known).max())
+        assert_allclose(a.kkt_start()[0], b.kkt_start()[0])
+
+
+def test_passes_are_counted():
+    X, Y = wide()
+    sources = Source(X), Source(Y)
+    stats = DaskStatistics.from_arrays(*(source.lazy((50, 100)) for source in sources))
+    stats.residual(CPCoefficient.empty(stats.x_shape, stats.y_shape)).gram_dot(np.ones((2197, 1)))
+    model = DST2R(2).fit_statistics(stats)
+    assert f"{stats.passes[0]} passes over 2 chunks" in model.statistics_
+    assert len(sources[1].rows) == 2
+    # One more look at the first chunk tells where the data lie.
+    assert len(sources[0].rows) == 2 * stats.passes[0] + 1
+
+
+def test_wide_with_nan():
+    for name in "Xy":
+        X, Y = wide()
+        (X if name == "X" else Y)[120, 0, 1] = np.nan
+        with pytest.raises(ValueError, match=f"{name.upper()} holds NaN or infinity"):
+            DST2R().fit(chunked(X, (70, 80)), chunked(Y, (150,)))
+
+
+def test_what_is_lazy_needs_no_memory():
+    assert choose(10**8, 4096, 4, 4, memory=1e11, lazy=True) is DaskStatistics
+    assert choose(10**9, 512, 64, 4, memory=1e9, lazy=True) is GramStatistics
+    with pytest.raises(MemoryError):
+        choose(10**8, 4096, 4, 4, memory=1e11)
+
+
 # --- laziness ---------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +346,20 @@ def test_score_where_responses_do_not_vary():
     Y[:, 0] = 3.0
     model = DST2R(2).fit(X, Y)
     assert_allclose(model.score(chunked(X, (100, 140)), Y), model.score(X, Y), rtol=1e-8)
+
+
+def test_labels_stay_lazy():
+    xarray = pytest.importorskip("xarray")
+    X, Y = problem()
+    x = xarray.DataArray(chunked(X, (100, 140)), dims=("scan", "a", "b"), coords={"a": list("pqrs")})
+    y = xarray.DataArray(chunked(Y, (240,)), dims=("scan", "c", "d"))
+    model = DST2R(2).fit(x, y)
+    assert_same_fit(model, DST2R(2).fit(X, Y))
+    predicted = model.predict(x.transpose("b", "a", "scan"))
+    assert isinstance(predicted.data, da.Array)
+    assert predicted.dims == ("scan", "c", "d")
+    assert_allclose(predicted.values, model.predict(X), rtol=1e-12)
+    assert_allclose(model.score(x, y), model.score(X, Y), rtol=1e-10)
 
 
 # --- clear ends -------------------------------------------------------------------------------------------------------
@@ -367,6 +472,12 @@ def client():
         yield client
 
 
+def test_wide_on_processes(client):
+    X, Y = wide()
+    model = DST2R(2).fit(chunked(X, (70, 80)), chunked(Y, (150,)))
+    assert_same_fit(model, DST2R(2).fit(X, Y))
+
+
 @pytest.mark.parametrize("estimator", [DST2R(2), DST2RCV((1, 2), n_l1=5)])
 def test_processes(client, estimator):
     X, Y = problem()
@@ -396,17 +507,3 @@ def test_a_killed_worker_does_not_change_the_result(client, tmp_path):
     assert_same_fit(model, DST2R(2).fit(X, Y))
     client.wait_for_workers(2, timeout=30)
     assert set(client.run(os.getpid).values()) != before
-
-
-def test_labels_stay_lazy():
-    xarray = pytest.importorskip("xarray")
-    X, Y = problem()
-    x = xarray.DataArray(chunked(X, (100, 140)), dims=("scan", "a", "b"), coords={"a": list("pqrs")})
-    y = xarray.DataArray(chunked(Y, (240,)), dims=("scan", "c", "d"))
-    model = DST2R(2).fit(x, y)
-    assert_same_fit(model, DST2R(2).fit(X, Y))
-    predicted = model.predict(x.transpose("b", "a", "scan"))
-    assert isinstance(predicted.data, da.Array)
-    assert predicted.dims == ("scan", "c", "d")
-    assert_allclose(predicted.values, model.predict(X), rtol=1e-12)
-    assert_allclose(model.score(x, y), model.score(X, Y), rtol=1e-10)

@@ -2,11 +2,13 @@
 
 from dst2r.statistics.base import Statistics, is_lazy
 from dst2r.statistics.choice import choose, gather, gather_folds
+from dst2r.statistics.dask import DaskStatistics
 from dst2r.statistics.folds import fold_statistics, leave_one_out
 from dst2r.statistics.gram import GramStatistics
 from dst2r.statistics.rows import RowStatistics
 
 __all__ = [
+    "DaskStatistics",
     "GramStatistics",
     "RowStatistics",
     "Statistics",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dst2r.cp import Array
-from dst2r.statistics.base import Statistics
+from dst2r.statistics.base import Statistics, is_lazy
+from dst2r.statistics.dask import LOCAL_BYTES, DaskStatistics
 from dst2r.statistics.folds import Split, fold_statistics
 from dst2r.statistics.gram import GramStatistics
 from dst2r.statistics.rows import BLOCK_BYTES, CUT_SHARE, RowStatistics
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 GRAM_WIDTH = 2048  # predictor entries from which a fit by passes over the rows is quicker than G, whatever n
 
 
-def choose(n: int, n_x: int, n_y: int, itemsize: int, memory: float, n_folds: int = 0) -> type[Statistics]:
+def choose(
+    n: int, n_x: int, n_y: int, itemsize: int, memory: float, n_folds: int = 0, *, lazy: bool = False
+) -> type[Statistics]:
     """Gram matrix or rows, for n samples of so many entries; raise MemoryError if neither fits into ``memory`` bytes.
 
     Parameters
@@ -35,15 +38,20 @@ def choose(n: int, n_x: int, n_y: int, itemsize: int, memory: float, n_folds: in
         Bytes that may be used; infinity if unknown.
     n_folds : int
         Of a cross-validation.
+    lazy : bool
+        Whether X is not in memory, but a Dask array.
     """
     # G and what is made of it by a ridge or a contraction; prefix and suffix sums of folds. C and its residual.
     gram = 8 * ((3 + 3 * n_folds) * n_x**2 + (4 + 3 * n_folds) * n_x * n_y)
     # C of the residual if it is small, the dense coefficient; a sub-tensor, a few blocks and the responses.
-    rows = 8 * 3 * n_x * n_y + CUT_SHARE * n * n_x * itemsize + 4 * BLOCK_BYTES + 8 * (4 + 2 * n_folds) * n * n_y
+    cut = CUT_SHARE * n * n_x * itemsize
+    rows = (
+        8 * 3 * n_x * n_y + (min(cut, LOCAL_BYTES) if lazy else cut) + 4 * BLOCK_BYTES + 8 * (4 + 2 * n_folds) * n * n_y
+    )
     if n_x <= GRAM_WIDTH and gram <= memory:
         return GramStatistics
     if rows <= memory:
-        return RowStatistics
+        return DaskStatistics if lazy else RowStatistics
     raise MemoryError(
         f"A fit of {n} samples of {n_x} predictor and {n_y} response entries needs about {gram / 1e9:.3g} GB as second "
         f"moments or {rows / 1e9:.3g} GB as rows beyond X itself, and {memory / 1e9:.3g} GB are free: give fewer or "
@@ -58,7 +66,7 @@ def gather(
 
     Parameters
     ----------
-    X : array-like of shape (n, *x_shape)
+    X : array-like or Dask array of shape (n, *x_shape)
         Anything whose rows can be sliced; it is never copied whole.
     Y : array-like of shape (n, *y_shape)
     sample_weight : array-like of shape (n,), optional
@@ -68,9 +76,7 @@ def gather(
     memory : float, optional
         Bytes that may be used; what is free, if not given.
     """
-    if _kind(X, Y, memory) is GramStatistics:
-        return GramStatistics.from_arrays(X, Y, sample_weight, center=center)
-    return RowStatistics.from_arrays(X, Y, sample_weight, center=center)
+    return _kind(X, Y, memory).from_arrays(X, Y, sample_weight, center=center)
 
 
 def gather_folds(
@@ -83,11 +89,12 @@ def gather_folds(
     memory: float | None = None,
 ) -> tuple[Statistics, Sequence[tuple[Statistics, Statistics]]]:
     """Statistics of all samples, and of the training and test set of every split, held as suits their size."""
-    if _kind(X, Y, memory, len(splits)) is GramStatistics:
+    kind = _kind(X, Y, memory, len(splits))
+    if kind is GramStatistics:
         return fold_statistics(X, Y, splits, sample_weight, center=center)
 
-    def of(rows: Any) -> RowStatistics:
-        return RowStatistics.from_arrays(X, Y, sample_weight, center=center, rows=rows)
+    def of(rows: Any) -> Statistics:
+        return kind.from_arrays(X, Y, sample_weight, center=center, rows=rows)
 
     return of(None), [(of(train), of(test)) for train, test in splits]
 
@@ -108,8 +115,10 @@ def free_memory() -> float:
     return free
 
 
-def _kind(X: Any, Y: Any, memory: float | None, n_folds: int = 0) -> type[Statistics]:
+def _kind(X: Any, Y: Any, memory: float | None, n_folds: int = 0) -> Any:
     x_shape, y_shape = np.shape(X), np.shape(Y)
     itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
     memory = free_memory() if memory is None else memory
-    return choose(x_shape[0], math.prod(x_shape[1:]), math.prod(y_shape[1:]), itemsize, memory, n_folds)
+    return choose(
+        x_shape[0], math.prod(x_shape[1:]), math.prod(y_shape[1:]), itemsize, memory, n_folds, lazy=is_lazy(X)
+    )

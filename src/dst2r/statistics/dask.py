@@ -9,21 +9,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dst2r.cp import Array
+from dst2r.cp import Array, CPCoefficient
 from dst2r.statistics.gram import GramStatistics
+from dst2r.statistics.rows import OfBlock, RowStatistics
 
 if TYPE_CHECKING:
     from dask.array import Array as DaskArray
     from dask.delayed import Delayed
 
 CHUNK_BYTES = 1 << 24  # smaller neighbouring chunks are read by one task
+LOCAL_BYTES = 1 << 30  # a sub-tensor that takes no more is read once and kept here, in float64
 FAN_IN = 4  # statistics that are added at a time; few are in memory at once
 
 Rows = slice | NDArray[np.intp]
@@ -98,7 +101,6 @@ def gram_tree(
         How often every sample counts in each of k subsets; without it there is one, of all samples.
     """
     import dask.array as da
-    from dask.delayed import delayed
 
     n, P = X.shape[0], math.prod(X.shape[1:])
     # A task adds up P x P numbers whatever its number of samples: P of them are worth it, and no larger than G.
@@ -123,11 +125,7 @@ def gram_tree(
         meta=np.empty((0,) * axis, dtype=object),
         align_arrays=False,
     )
-    parts = list(blocks.to_delayed().ravel())
-    total = delayed(_total, pure=False)
-    while len(parts) > 1:
-        parts = [total(parts[k : k + FAN_IN]) for k in range(0, len(parts), FAN_IN)]
-    return parts[0]
+    return _tree(list(blocks.to_delayed().ravel()), _total)
 
 
 def map_samples(X: Any, function: Callable[[NDArray[Any]], NDArray[Any]], shape: Sequence[int]) -> DaskArray:
@@ -176,6 +174,101 @@ def r2_score(Y: Any, prediction: Any, sample_weight: Any = None) -> float:
     return float(np.mean(1.0 - share))
 
 
+@dataclass(frozen=True, eq=False)
+class DaskStatistics(RowStatistics):
+    """:class:`RowStatistics` of a Dask array: every product is a pass of tasks over its chunks, added up by a tree.
+
+    The predictors stay where they are, but for parts of at most ``LOCAL_BYTES``. Responses and weights are held here,
+    and their chunks go along with the tasks.
+
+    Attributes
+    ----------
+    X : Dask array of shape (n, *x_shape)
+        In chunks of whole samples.
+    passes : list of one int
+        Passes over X until now, of these statistics and of all that were derived from them.
+    """
+
+    passes: list[int] = field(default_factory=lambda: [0])
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        Y: Any,
+        sample_weight: Any = None,
+        *,
+        center: bool = True,
+        rows: NDArray[np.intp] | None = None,
+    ) -> Self:
+        from dask.base import compute
+
+        X, Y, weight = training_arrays(X, Y, sample_weight)
+        n, width = X.shape[0], X.nbytes // X.shape[0]
+        Y, weight = compute(Y, np.ones(n) if weight is None else weight)
+        if rows is not None or (weight == 0).any():
+            rows = np.arange(n) if rows is None else rows
+            rows = rows[weight[rows] != 0]
+            X, Y, weight = X[rows], Y[rows], weight[rows]
+        X = X.rechunk({0: joined(X.chunks[0], max(1, CHUNK_BYTES // width))})
+        return super().from_arrays(X, Y, weight, center=center)
+
+    def reduce(self, of_block: OfBlock, n_rows: int | None = None) -> tuple[Array, ...]:
+        total: tuple[Array, ...] = _tree(self._tasks(_reduced_part, of_block, n_rows), _added).compute()
+        return total
+
+    def scores(self, U: Array) -> Array:
+        from dask.base import compute
+
+        return np.concatenate(compute(*self._tasks(_scores_of_part, U)))
+
+    def restricted(self, slices: Sequence[NDArray[np.intp]]) -> RowStatistics:
+        cut = np.ravel_multi_index(np.ix_(*slices), self.x_shape).ravel()
+        prior = self.prior
+        if prior is not None:
+            x_factors = [f[s] for f, s in zip(prior.x_factors, slices, strict=True)]
+            prior = CPCoefficient((*x_factors, *prior.y_factors), len(slices))
+        part = replace(
+            self,
+            X=self.X.reshape(len(self.Y), -1)[:, cut],
+            x_mean=self.x_mean[cut],
+            x_shape=tuple(len(s) for s in slices),
+            x_scale=None if self.x_scale is None else self.x_scale[cut],
+            prior=prior,
+        )
+        if not self.worth_cutting(cut.size):
+            return part
+        self.passes[0] += 1
+        known = {f.name: getattr(part, f.name) for f in fields(RowStatistics)}
+        return RowStatistics(**known | {"X": part.X.astype(np.float64).compute()})
+
+    def worth_cutting(self, n_x: int) -> bool:
+        return 8 * n_x * len(self.Y) <= LOCAL_BYTES
+
+    def describe(self) -> str:
+        return (
+            f"{super().describe()}; {self.passes[0]} passes over {self.X.numblocks[0]} chunks of a Dask array "
+            f"of {self.X.nbytes / 1e9:.3g} GB"
+        )
+
+    def _tasks(self, function: Callable[..., Any], *args: Any) -> list[Delayed]:
+        """One pass: a task for each chunk, which calls a function of that chunk's :class:`RowStatistics`."""
+        from dask.delayed import delayed
+
+        self.passes[0] += 1
+        known = {f.name: getattr(self, f.name) for f in fields(RowStatistics)}
+        frame = RowStatistics(**known | {"X": None, "Y": self.Y[:0], "weight": self.weight[:0], "prior": None})
+        # Delayed, they are sent to each worker once and not with each task.
+        frame, *rest = (delayed(value, pure=False) for value in (frame, *args))
+        task, ends = delayed(_of_part, pure=False), np.cumsum(self.X.chunks[0])
+        chunks = self.X.to_delayed().ravel()
+        return [
+            task(function, chunk, self.Y[end - size : end], self.weight[end - size : end], frame, *rest)
+            for chunk, size, end in zip(chunks, self.X.chunks[0], ends, strict=True)
+            if size
+        ]
+
+
 def joined(chunks: Sequence[int], most: int) -> tuple[int, ...]:
     """Chunks with neighbours joined as long as they hold at most ``most`` samples together."""
     sizes: list[int] = []
@@ -214,6 +307,33 @@ def _chunk_statistics(
         except ValueError as error:
             raise ValueError(f"{error} This was found among samples {rows[0]} to {rows[-1]}.") from None
     return parts
+
+
+def _of_part(function: Callable[..., Any], X: Any, Y: Array, weight: Array, frame: RowStatistics, *args: Any) -> Any:
+    with np.errstate(invalid="ignore"):  # what is not finite is told by its sum
+        return function(replace(frame, X=X, Y=Y, weight=weight), *args)
+
+
+def _reduced_part(stats: RowStatistics, of_block: OfBlock, n_rows: int | None) -> tuple[Array, ...]:
+    return RowStatistics.reduce(stats, of_block, n_rows)
+
+
+def _scores_of_part(stats: RowStatistics, U: Array) -> Array:
+    return RowStatistics.scores(stats, U)
+
+
+def _added(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+    return tuple(sum(same[1:], start=same[0]) for same in zip(*parts, strict=True))
+
+
+def _tree(parts: list[Delayed], total: Callable[[list[Any]], Any]) -> Delayed:
+    """Lazy sum, a few at a time, so that few of them wait in memory."""
+    from dask.delayed import delayed
+
+    total = delayed(total, pure=False)
+    while len(parts) > 1:
+        parts = [total(parts[k : k + FAN_IN]) for k in range(0, len(parts), FAN_IN)]
+    return parts[0]
 
 
 def _total(parts: Sequence[Parts]) -> Parts:

@@ -328,6 +328,22 @@ def test_cross_validation_sees_every_split(data):
         assert np.isfinite(overlapping.coef_).all()
 
 
+@pytest.mark.parametrize("model", LINEAR, ids=name)
+def test_an_interrupted_fit_changes_nothing(model, data, monkeypatch):
+    Y = for_model(model, data.Y)
+    fitted = clone(model).fit(data.X, Y)
+    before = dict(vars(fitted))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitted, "_set_coefficient", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(data.X[:, :2], 2 * Y)
+    monkeypatch.undo()
+    assert vars(fitted) == before
+
+
 @pytest.mark.parametrize("model", DEFAULTS, ids=name)
 def test_pickles_and_clones(model, data):
     Y = for_model(model, data.Y)
@@ -1117,6 +1133,11 @@ def test_surf_does_what_its_message_promises(data):
     assert_allclose(both, np.stack([SURF().fit(data.X, y).predict(data.X) for y in Y.T], axis=1))
     with pytest.warns(DataConversionWarning, match="column-vector y"):
         assert SURF().fit(data.X, Y[:, :1]).predict(data.X).shape == (60,)
+    xarray = pytest.importorskip("xarray")
+    named = xarray.DataArray(data.X, dims=("sample", "a", "b"))
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        model = SURF().fit(named, xarray.DataArray(Y[:, :1], dims=("sample", "only")))
+    assert model.predict(named).dims == ("sample",)
     column = SURF(l1=0.01).fit_statistics(GramStatistics.from_arrays(data.X, Y[:, :1]))
     assert column.coef_.shape == (3, 2, 1)
     assert column.coef_.any()

@@ -69,8 +69,11 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         with self._all_or_nothing():
-            X, Y, weight = self._validate_training(X, y, sample_weight)
-            return self.fit_statistics(gather(X, Y, weight, center=self.fit_intercept))
+            return self._fit_samples(*self._validate_training(X, y, sample_weight))
+
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
+        """Fit from checked arrays; for methods that need more than the statistics of all samples."""
+        return self.fit_statistics(gather(X, Y, weight, center=self.fit_intercept))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predicted responses, shape ``(n, *y_shape)``: float32 for float32 input, labelled or lazy if the input is."""

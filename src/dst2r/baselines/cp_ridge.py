@@ -25,12 +25,12 @@ from dst2r.baselines._common import (
     typical_variance,
 )
 from dst2r.correction import Correction, least_squares
-from dst2r.cp import CPCoefficient
+from dst2r.cp import Array, CPCoefficient
 from dst2r.regressor import TensorRegressor, check_number
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
 
     from dst2r.baselines._common import Fold
 
@@ -130,18 +130,7 @@ class CPRidge(TensorRegressor):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._checked_ranks()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
         if not self._cross_validated():
             return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
         stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)
@@ -154,7 +143,7 @@ class CPRidge(TensorRegressor):
         ----------
         stats : Statistics
         """
-        self._checked_ranks()
+        self._check_parameters()
         if self._cross_validated():
             raise need_samples(self, "rank and l2")
         return self._fit(stats, [])
@@ -212,7 +201,7 @@ class CPRidge(TensorRegressor):
     def _cross_validated(self) -> bool:
         return self.cv is not None and (is_auto(self.l2) or len(check_ranks("rank", self.rank)) > 1)
 
-    def _checked_ranks(self) -> None:
+    def _check_parameters(self) -> None:
         check_ranks("rank", self.rank)
         check_auto_or_number("l2", self.l2)
         check_number("n_restarts", self.n_restarts, low=1, integer=True)

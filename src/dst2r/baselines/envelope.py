@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import stats as distributions
@@ -28,7 +28,7 @@ from dst2r.regressor import TensorRegressor, check_number
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 class TensorEnvelope(TensorRegressor):
@@ -132,18 +132,7 @@ class TensorEnvelope(TensorRegressor):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
         stats = GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept)
         return self.fit_statistics(stats, response_gram(Y, weight, center=self.fit_intercept))
 

@@ -112,18 +112,7 @@ class HOLRR(TensorRegressor):
         self.cv = cv
         self.fit_intercept = fit_intercept
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
         stats = GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept)
         coef = self._solve_samples(stats, X, Y, weight)
         self._set_coefficient(coef, stats.y_mean - stats.x_mean @ coef, stats)
@@ -273,20 +262,9 @@ class KernelHOLRR(HOLRR):
         self.kernel = kernel
         self.kernel_params = kernel_params
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._check_parameters()
-        if is_lazy(X) or is_lazy(y):
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
+        if is_lazy(X) or is_lazy(Y):
             raise TypeError("KernelHOLRR holds all samples in memory: call X.compute() and y.compute() if they fit.")
-        X, Y, weight = self._validate_training(X, y, sample_weight)
         self._sample_shape = X.shape[1:]
         self.X_fit_ = X.reshape(len(X), -1).astype(np.float64)
         values, vectors = spectrum(self._kernel(self.X_fit_))

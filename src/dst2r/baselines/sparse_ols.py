@@ -25,7 +25,7 @@ from dst2r.regressor import TensorRegressor, check_number
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
 
     from dst2r.baselines._common import Fold
 
@@ -125,18 +125,7 @@ class SparseOLS(TensorRegressor):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n, d_{p+1}, ..., d_{p+q})
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
         if not self._cross_validated():
             return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
         stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)

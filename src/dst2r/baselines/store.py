@@ -140,7 +140,7 @@ class STORE(TensorRegressor):
         ----------
         stats : Statistics
         """
-        self._checked_ranks()
+        self._check_parameters()
         shape = response_shape(stats)
         candidates = self._candidates(shape)
         rng = check_random_state(self.random_state)
@@ -205,7 +205,7 @@ class STORE(TensorRegressor):
     def _counts(shares: tuple[float, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(max(1, d - round(d * share)) for share, d in zip(shares, shape, strict=True))
 
-    def _checked_ranks(self) -> None:
+    def _check_parameters(self) -> None:
         check_ranks("rank", self.rank)
         check_number("n_restarts", self.n_restarts, low=1, integer=True)
         check_number("tol", self.tol, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from dst2r.search import SearchPath, search
 from dst2r.statistics import GramStatistics, Statistics
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
     from sklearn.utils import Tags
 
 POINTS_AT_ONCE = 512  # of a path, whose coefficients are held densely
@@ -49,7 +49,8 @@ class SURF(TensorRegressor):
     cv : int, splitter or iterable of splits, default=5
         Folds for "auto".
     step_size : float or "auto", default="auto"
-        The paper's :math:`\epsilon`, in units of :math:`\|W\|_1`; "auto" keeps it at 2.5 to 5 % of it.
+        The paper's :math:`\epsilon`, in units of :math:`\|W\|_1`; "auto" begins with 5 % of the
+        best weight of the first entry, and keeps it at 2.5 to 5 % of the weight later on.
     fit_intercept : bool, default=True
         Whether the data are centred. The original has no intercept.
     tol : float, default=1e-4
@@ -126,20 +127,11 @@ class SURF(TensorRegressor):
         self.fit_intercept = fit_intercept
         self.tol = tol
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit from arrays whose first axis is the sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d_1, ..., d_p)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-            A weight of k counts as k repetitions of the sample.
-        """
-        self._check_parameters()
-        X, Y, weight = self._validate_training(X, y, sample_weight)
+    def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
         self._check_scalar(Y.shape[1:], Y.ndim > 2)
-        Y = column_or_1d(Y, warn=True)
+        if Y.ndim == 2:
+            Y = column_or_1d(Y, warn=True)
+            self._labels_seen = self._labels_seen and replace(self._labels_seen, y=())
         if not is_auto(self.l1):
             return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
         stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)

@@ -1,5 +1,6 @@
 """The experiments: what is drawn and scored, what the numbers are made to say, and that runs survive being killed."""
 
+import io
 import math
 import os
 import re
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats as distributions
 from sklearn.linear_model import LinearRegression
 from tensorly.cp_tensor import CPTensor
@@ -24,13 +26,19 @@ pytest.importorskip("matplotlib")
 
 from dst2r.cli import app as app_module  # noqa: E402
 from dst2r.cli import reproduce  # noqa: E402
-from dst2r.experiments import COMMANDS, Design, Experiment, run_experiment  # noqa: E402
+from dst2r.experiments import (  # noqa: E402
+    COMMANDS,
+    Design,
+    Experiment,
+    run_experiment,
+    runner,
+)
 from dst2r.experiments import results as results_module  # noqa: E402
 from dst2r.experiments.methods import METHODS, score  # noqa: E402
 from dst2r.experiments.pages import Entry, Grid, Section, to_html, to_markdown  # noqa: E402
 from dst2r.experiments.results import Results, implied_sigma, table_verdicts  # noqa: E402
 from dst2r.experiments.runner import Cell, OtherRunError, read_cell  # noqa: E402
-from dst2r.experiments.settings import LANDSCAPE, SWEEP, TABLE1, TABLE2, printed  # noqa: E402
+from dst2r.experiments.settings import FIGURE2, LANDSCAPE, SWEEP, TABLE1, TABLE2, printed  # noqa: E402
 from dst2r.experiments.story import TELLERS, tell  # noqa: E402
 from dst2r.metrics import selection_rates  # noqa: E402
 
@@ -77,7 +85,6 @@ def fabricate(experiment, error, repeats=3, **scores):
             {
                 **asdict(design),
                 **rates,
-                **{name: value(design, method) for name, value in scores.items()},
                 "repeat": k,
                 "data_seed": k,
                 "sigma": 1.0,
@@ -85,8 +92,10 @@ def fabricate(experiment, error, repeats=3, **scores):
                 "error": error(design, method, k),
                 "relative_error": 0.1,
                 "rank_found": None,
+                "cut_short": 0,
                 "not_converged": 0,
                 "seconds": 0.5,
+                **{name: value(design, method) for name, value in scores.items()},
             }
             for design in experiment.designs
             for method in experiment.methods
@@ -260,6 +269,27 @@ def test_losses_are_said_plainly():
     assert re.search(r"Loses at SNR 0.1, R = 5, 50 % zeros: 2\.0\d times the error of STORE\.$", lines[-1])
 
 
+def test_step_sizes_are_told_with_what_was_cut_short():
+    def error(design, method, k):
+        return 1.0 if method.startswith("dst2r") else 1.0 + float(method.rpartition("_")[2])
+
+    cut = "printed_eps_0.01"
+    results = fabricate(FIGURE2, error, cut_short=lambda d, m: int(m == cut))
+    lines = results_module.step_size_words(results)
+    assert "DST2R as printed: error rises with ε, from 1.01 at ε = 0.01 to 2 at ε = 1." in lines
+    assert "DST2R: error stays within 5 % with ε, from 1 at ε = 0.01 to 1 at ε = 1." in lines
+    assert lines[4:] == [
+        "DST2R as printed, ε = 0.01: the search's limit of 20,000 steps cut 3 of 6 components short.",
+    ]
+
+
+def test_a_search_that_was_cut_short_is_counted(tmp_path, monkeypatch):
+    one = replace(TINY, designs=(replace(SMALL, rank=1),), methods=("printed_eps_0.01", "ols"))
+    assert [row["cut_short"] for row in run_experiment(one, tmp_path / "whole", repeats=1)] == [0, 0]
+    monkeypatch.setattr(runner, "MAX_STEPS", 5)  # the path has more points than that
+    assert [row["cut_short"] for row in run_experiment(one, tmp_path / "cut", repeats=1)] == [1, 0]
+
+
 @pytest.mark.parametrize("name", sorted(TELLERS))
 def test_everything_is_told_with_pictures(name):
     (experiment,) = {e.name: e for experiments in COMMANDS.values() for e in experiments if e.name == name}.values()
@@ -386,6 +416,23 @@ def test_options_that_make_no_sense_end_in_one_line(tmp_path, args, told):
     (line,) = result.output.splitlines()
     assert told in line
     assert not (tmp_path / "new").exists()
+
+
+def test_tables_fit_the_terminal():
+    grid = Grid(
+        "T", ["", *"abcd"], [("a method", [Entry("0.123 / 0.456", "paper 1 / 2", best=k == 1) for k in range(4)])]
+    )
+    for width in (200, 80, 50, 30):
+        console = Console(width=width, file=io.StringIO())
+        for table in reproduce.as_rich(grid, width):
+            console.print(table)
+        text = console.file.getvalue()
+        assert text.count("0.123 / 0.456") == text.count("paper 1 / 2") == 4
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_command_line_offers_every_experiment():
+    assert {choice.value for choice in app_module.Experiments} == set(COMMANDS)
 
 
 def test_unknown_experiment_and_bad_numbers_are_usage_errors():

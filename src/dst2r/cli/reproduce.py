@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,12 @@ from rich.table import Table
 
 from dst2r.cli.output import INTERRUPTED, claim, fail, written_whole
 from dst2r.experiments import COMMANDS, Experiment, run_experiment
-from dst2r.experiments.pages import Grid, Section, to_html, to_markdown
+from dst2r.experiments.pages import Entry, Grid, Section, to_html, to_markdown
 from dst2r.experiments.results import Results, cells_csv, summary_csv, times_csv
 from dst2r.experiments.runner import OtherRunError, code_digest, versions
 from dst2r.experiments.story import tell, tell_run
 
+GRIDS_SHOWN = 2  # of a section; the report has all
 SECONDS_BETWEEN_LINES = 20.0  # where the progress is not on a terminal
 
 
@@ -173,8 +175,12 @@ def show(console: Console, section: Section) -> None:
     console.print(f"\n[bold]{section.title}[/]")
     for paragraph in section.text:
         console.print(f"[dim]{paragraph}[/]")
-    for grid in section.grids:
-        console.print(as_rich(grid))
+    for grid in section.grids[:GRIDS_SHOWN]:
+        for table in as_rich(grid, console.width):
+            console.print(table)
+    if section.grids[GRIDS_SHOWN:]:
+        more = ", ".join(grid.title.partition(",")[0] for grid in section.grids[GRIDS_SHOWN:])
+        console.print(f"[dim]In the report: {more}.[/]\n")
     for holds, text in section.verdicts:
         console.print(f"{'[green]yes[/]' if holds else '[red]no [/]'}  {text}")
     for point in section.points:
@@ -182,13 +188,26 @@ def show(console: Console, section: Section) -> None:
     console.print()
 
 
-def as_rich(grid: Grid) -> Table:
-    """Render a table, the note below each figure."""
-    table = Table(title=grid.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for k, name in enumerate(grid.head):
-        table.add_column(name, justify="right" if k else "left")
-    for name, entries in grid.rows:
-        cells = [f"[bold]{e.text}[/]" if e.best else e.text for e in entries]
-        notes = [f"\n[dim]{e.note}[/]" if e.note else "" for e in entries]
-        table.add_row(name, *(cell + note for cell, note in zip(cells, notes, strict=True)))
-    return table
+def as_rich(grid: Grid, width: int) -> Iterator[Table]:
+    """Render a table, the note below each figure, in as many parts as the terminal is too narrow for."""
+    shown = [text for _, entries in grid.rows for e in entries for text in (e.text, e.note)]
+    column = 2 + max(map(len, (*grid.head[1:], *shown)))
+    names = 4 + max(len(name) for name, _ in grid.rows)
+    n_columns = len(grid.head) - 1
+    n_parts = math.ceil(n_columns / max(1, (width - names) // column))
+    size = math.ceil(n_columns / n_parts)
+    for start in range(0, n_columns, size):
+        part = slice(start, start + size)
+        title = grid.title if start == 0 else None
+        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("")
+        for name in grid.head[1:][part]:
+            table.add_column(name, justify="right")
+        for name, entries in grid.rows:
+            table.add_row(name, *(_rich_cell(entry) for entry in entries[part]))
+        yield table
+
+
+def _rich_cell(entry: Entry) -> str:
+    shown = f"[bold]{entry.text}[/]" if entry.best else entry.text
+    return f"{shown}\n[dim]{entry.note}[/]" if entry.note else shown

@@ -90,7 +90,10 @@ def draw_step_sizes(results: Results) -> Figure:
         ax.minorticks_off()
         ax.set_xlabel("step size ε")
         ax.set_title(title, loc="left", fontsize=11, color=INK)
-        ax.set_ylim(0, None if measure == "error" else 1.02)
+        if measure == "error":
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(0, 1.02)
         ax.grid(color="0.92")
     axes[0, 0].legend(frameon=False)
     return figure

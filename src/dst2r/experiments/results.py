@@ -14,6 +14,7 @@ import numpy as np
 from dst2r.experiments.methods import METHODS
 from dst2r.experiments.runner import Row
 from dst2r.experiments.settings import Design, printed
+from dst2r.search import MAX_STEPS
 
 KINDS = {"factors": "factors", "response": "response factors", "coef": "support of B"}  # what is scored
 RATES = tuple(f"{rate}_{kind}" for kind in KINDS for rate in ("tpr", "fpr"))
@@ -116,7 +117,7 @@ def _standard_error(values: np.ndarray) -> float:
 def cells_csv(results: Results) -> str:
     """Every data set and method, without times: the same seed gives the same file, byte for byte."""
     extra = ("repeat", "data_seed", "sigma", "method")
-    names = (*DESIGN_FIELDS, *extra, *MEASURES, "rank_found", "not_converged")
+    names = (*DESIGN_FIELDS, *extra, *MEASURES, "rank_found", "cut_short", "not_converged")
     return _csv(names, ([row[name] for name in names] for row in results.rows))
 
 
@@ -274,7 +275,7 @@ def sweep_words(results: Results) -> list[str]:
 
 
 def implied_sigma(results: Results, design: Design, method: str) -> tuple[float, float, float]:
-    """Return the σ at which our mean error is the printed one, and our least and largest mean errors.
+    """Find the σ at which our mean error is the printed one, and our least and largest mean errors.
 
     By interpolation on logarithmic scales between the first neighbours that enclose the printed error; nan if none do.
     """
@@ -312,7 +313,17 @@ def step_size_words(results: Results) -> list[str]:
             if np.ptp(values) <= 0.05 * np.abs(values).max():
                 trend = "stays within 5 %"
             lines.append(f"{METHODS[stage].label}: {told} {trend} with ε, {spread}.")
-    return lines
+    return lines + [_cut_short(results, method) for method in results.methods if _n_cut(results, method)]
+
+
+def _n_cut(results: Results, method: str) -> int:
+    return sum(row["cut_short"] for row in results.rows if row["method"] == method)
+
+
+def _cut_short(results: Results, method: str) -> str:
+    components = sum(row["rank"] for row in results.rows if row["method"] == method)
+    cut = f"the search's limit of {MAX_STEPS:,} steps cut {_n_cut(results, method)} of {components} components short"
+    return f"{METHODS[method].label}: {cut}."
 
 
 def step_size_curve(results: Results, design: Design, stage: str, measure: str) -> tuple[np.ndarray, np.ndarray]:

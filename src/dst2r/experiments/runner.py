@@ -22,6 +22,7 @@ import dst2r
 from dst2r._files import written_whole
 from dst2r.experiments.methods import METHODS, score
 from dst2r.experiments.settings import Design, Experiment
+from dst2r.search import MAX_STEPS
 from dst2r.simulation import make_tensor_regression
 
 Row = dict[str, Any]
@@ -126,6 +127,7 @@ def run_cell(cell: Cell, folder: Path, seed: int) -> tuple[Cell, Row]:
             "method": cell.method,
             **score(model, data),
             "rank_found": getattr(model, "rank_", None),
+            "cut_short": sum(len(path) >= MAX_STEPS for path in getattr(model, "search_paths_", ())),
             "not_converged": sum(issubclass(w.category, ConvergenceWarning) for w in caught),
             "seconds": seconds,
         }

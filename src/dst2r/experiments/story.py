@@ -29,6 +29,7 @@ from dst2r.experiments.results import (
 )
 from dst2r.experiments.settings import Design, Experiment, Printed, printed
 
+NOTHING = "–"
 MARKS = {"factors": "", "response": " *", "coef": " (B)"}
 
 
@@ -208,7 +209,8 @@ def _grid(
         for design in results.designs:
             shown = entry(results.table[design, method], printed(design, method))
             entries.append(Entry(shown.text, shown.note, winners.get(design) == method))
-        rows.append((METHODS[method].label, entries))
+        if any(shown.text != NOTHING for shown in entries):
+            rows.append((METHODS[method].label, entries))
     return Grid(title, ["", *(design.label for design in results.designs)], rows)
 
 
@@ -231,4 +233,4 @@ def _rates(s: Summary, paper: Printed | None) -> Entry:
 
 def _rates_of(kind: str, s: Summary, paper: Printed | None) -> Entry:
     tpr, fpr = s.rates(kind)
-    return Entry("–" if math.isnan(tpr) else f"{tpr:.3f} / {fpr:.3f}")
+    return Entry(NOTHING if math.isnan(tpr) else f"{tpr:.3f} / {fpr:.3f}")

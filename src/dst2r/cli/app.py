@@ -107,6 +107,35 @@ def predict(
 
 
 @app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="What dst2r fit wrote.", metavar="MODEL.dst2r")],
+    data: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Samples to show the quality of the fit on: X and Y.", metavar="X Y"),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The report's file.", metavar="HTML")] = Path("report.html"),
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write a page about a model, for people who were not there when it was fitted.
+
+    One HTML file for any browser: what was fitted, how rank and penalty were
+    chosen, the components with a slider along the path, how well responses are
+    predicted (with --data; best data that the fit has not seen), warnings, and
+    how to do it again. It needs no network.
+
+    Example:  dst2r report model.dst2r --data X.npy Y.npy -o report.html
+    """
+    from dst2r.cli.output import Voice, claim, progress
+
+    claim(out, force=force)
+    with progress("Loading", quiet=quiet):
+        from dst2r.cli.report import run
+    run(model, data, out=out, voice=Voice(quiet, json=as_json))
+
+
+@app.command()
 def demo(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="Simulated data, compared with the truth they were made from.")

@@ -165,6 +165,15 @@ def make_folds(
     return total, [Fold(train, _about(test, train)) for train, test in folds]
 
 
+def with_folds(
+    X: NDArray[Any], Y: NDArray[Any], weight: Array | None, cv: Any, *, center: bool
+) -> tuple[GramStatistics, list[Fold]]:
+    """Statistics of all samples, and of the folds of ``cv``; no folds if that is None."""
+    if cv is None:
+        return GramStatistics.from_arrays(X, Y, weight, center=center), []
+    return make_folds(X, Y, weight, make_splits(cv, len(X)), center=center)
+
+
 def _about(test: GramStatistics, train: GramStatistics) -> GramStatistics:
     dx, dy = test.x_mean - train.x_mean, test.y_mean - train.y_mean
     return replace(

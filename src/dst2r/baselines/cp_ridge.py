@@ -16,18 +16,17 @@ from dst2r.baselines._common import (
     dense,
     grown_start,
     is_auto,
-    make_folds,
-    make_splits,
     need_samples,
     on_few_threads,
     random_start,
     spectrum,
     typical_variance,
+    with_folds,
 )
 from dst2r.correction import Correction, least_squares
 from dst2r.cp import Array, CPCoefficient
 from dst2r.regressor import TensorRegressor, check_number
-from dst2r.statistics import GramStatistics, Statistics
+from dst2r.statistics import Statistics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,9 +89,10 @@ class CPRidge(TensorRegressor):
     least from one random start in three. We descend by damped Gauss-Newton steps on all factors together. Of a
     pair of starts, one is random altogether, and one adds components one by one, each from random numbers.
 
-    The starts are made for the smallest penalty; larger ones start from the solution of the one before, and
-    the folds from that of all the data. BIC is :math:`nQ \log(RSS/nQ) + \log(nQ)\, df` with df the free
-    numbers of the factors times the mean shrinkage :math:`e_i/(e_i + \alpha)` over the eigenvalues of G.
+    The starts are made for the smallest penalty; larger ones start from the solution of the one before, on all
+    the data as in every fold, and the folds at first from that of all the data. BIC is
+    :math:`nQ \log(RSS/nQ) + \log(nQ)\, df` with df the free numbers of the factors times the mean shrinkage
+    :math:`e_i/(e_i + \alpha)` over the eigenvalues of G.
 
     References
     ----------
@@ -131,10 +131,8 @@ class CPRidge(TensorRegressor):
         self.random_state = random_state
 
     def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
-        if not self._cross_validated():
-            return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
-        stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)
-        return self._fit(stats, folds)
+        cv = self.cv if self._cross_validated() else None
+        return self._fit(*with_folds(X, Y, weight, cv, center=self.fit_intercept))
 
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated; a choice needs ``cv=None`` here.
@@ -161,23 +159,22 @@ class CPRidge(TensorRegressor):
         for rank in ranks:
             ridged = stats.ridged(penalties[0])
             starts = [start(ridged, rank, rng) for _ in range(self.n_restarts) for start in (grown_start, random_start)]
+            of_folds: list[CPCoefficient] = []
             for l2 in penalties:
                 fits = [self._descend(stats, l2, start, ROUGH_TOL) for start in starts]
-                rough = min(fits, key=lambda fit: fit.model.loss)
-                fit = self._descend(stats, l2, rough.coef, self.tol)
-                starts = [fit.coef]
-                if not choice:
-                    criterion = 0.0
-                elif eigenvalues is None:
-                    criterion = self._fold_error(folds, l2, fit.coef)
-                else:
-                    criterion = bic(stats, fit.coef, float(np.mean(eigenvalues / (eigenvalues + l2))))
+                rough = min(fits, key=lambda fit: fit.model.loss).coef
+                starts, criterion = [rough], 0.0
+                if choice and eigenvalues is None:
+                    criterion, of_folds = self._fold_error(folds, l2, of_folds or [rough] * len(folds))
+                elif choice and eigenvalues is not None:
+                    criterion = bic(stats, rough, float(np.mean(eigenvalues / (eigenvalues + l2))))
                 if choice:
                     self.path_.append((rank, l2, criterion))
                 if best is None or criterion < best[0]:
-                    best = criterion, rank, l2, fit
+                    best = criterion, rank, l2, rough
         assert best is not None  # there is one candidate at least
-        _, self.rank_, self.l2_, fit = best
+        _, self.rank_, self.l2_, rough = best
+        fit = self._descend(stats, self.l2_, rough, self.tol)
         if not fit.converged:
             warnings.warn(
                 f"CPRidge stopped after max_iter={self.max_iter} steps before it converged to tol={self.tol:g}: "
@@ -194,9 +191,13 @@ class CPRidge(TensorRegressor):
     def _descend(self, stats: Statistics, l2: float, start: CPCoefficient, tol: float) -> Correction:
         return least_squares(stats.ridged(l2), start, tol=max(tol, self.tol), max_iter=self.max_iter)
 
-    def _fold_error(self, folds: list[Fold], l2: float, start: CPCoefficient) -> float:
-        fits = (self._descend(fold.train, l2, start, ROUGH_TOL) for fold in folds)
-        return sum(fold.test.n_samples * fold.test.loss(fit.coef) for fold, fit in zip(folds, fits, strict=True))
+    def _fold_error(
+        self, folds: list[Fold], l2: float, starts: list[CPCoefficient]
+    ) -> tuple[float, list[CPCoefficient]]:
+        """Test error of all folds, and their coefficients."""
+        pairs = zip(folds, starts, strict=True)
+        coefs = [self._descend(fold.train, l2, start, ROUGH_TOL).coef for fold, start in pairs]
+        return sum(f.test.n_samples * f.test.loss(coef) for f, coef in zip(folds, coefs, strict=True)), coefs
 
     def _cross_validated(self) -> bool:
         return self.cv is not None and (is_auto(self.l2) or len(check_ranks("rank", self.rank)) > 1)

@@ -14,15 +14,14 @@ from dst2r.baselines._common import (
     check_auto_or_number,
     dense,
     is_auto,
-    make_folds,
-    make_splits,
     mean_squares,
     need_samples,
     on_few_threads,
+    with_folds,
 )
 from dst2r.cp import Array
 from dst2r.regressor import TensorRegressor, check_number
-from dst2r.statistics import GramStatistics, Statistics
+from dst2r.statistics import Statistics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,10 +125,8 @@ class SparseOLS(TensorRegressor):
         self.max_iter = max_iter
 
     def _fit_samples(self, X: NDArray[Any], Y: NDArray[Any], weight: Array | None) -> Self:
-        if not self._cross_validated():
-            return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
-        stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)
-        return self._fit(stats, folds)
+        cv = self.cv if self._cross_validated() else None
+        return self._fit(*with_folds(X, Y, weight, cv, center=self.fit_intercept))
 
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated; "auto" needs ``cv=None`` here.

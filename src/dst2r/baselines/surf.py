@@ -12,15 +12,14 @@ from dst2r.baselines._common import (
     Fold,
     check_auto_or_number,
     is_auto,
-    make_folds,
-    make_splits,
     need_samples,
     on_few_threads,
+    with_folds,
 )
 from dst2r.cp import Array, CPCoefficient
 from dst2r.regressor import TensorRegressor, check_number
 from dst2r.search import SearchPath, search
-from dst2r.statistics import GramStatistics, Statistics
+from dst2r.statistics import Statistics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,10 +131,8 @@ class SURF(TensorRegressor):
         if Y.ndim == 2:
             Y = column_or_1d(Y, warn=True)
             self._labels_seen = self._labels_seen and replace(self._labels_seen, y=())
-        if not is_auto(self.l1):
-            return self._fit(GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept), [])
-        stats, folds = make_folds(X, Y, weight, make_splits(self.cv, len(X)), center=self.fit_intercept)
-        return self._fit(stats, folds)
+        cv = self.cv if is_auto(self.l1) else None
+        return self._fit(*with_folds(X, Y, weight, cv, center=self.fit_intercept))
 
     def fit_statistics(self, stats: Statistics) -> Self:
         """Fit from statistics, however they were accumulated; `l1` must be a number here.

@@ -108,6 +108,12 @@ def test_a_bad_batch_changes_nothing():
     assert_same_fit(model, DST2R(2).fit(X, Y))
 
 
+def test_too_wide_to_add_up():
+    X = da.zeros((10, 1_000_000), chunks=(5, 1_000_000))
+    with pytest.raises(MemoryError, match=r"1000000 predictor and 1 response entries.*3.2e\+04 GB.*call fit"):
+        DST2R().partial_fit(X, np.zeros(10))
+
+
 def test_sites_that_share_statistics_only():
     X, Y = problem()
     sites = [GramStatistics.from_arrays(x, y) for x, y in zip(np.split(X, 3), np.split(Y, 3), strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ from dst2r.selection import (
     select,
     well_posed,
 )
-from dst2r.statistics import GramStatistics, Statistics, gather_folds, leave_one_out
+from dst2r.statistics import GramStatistics, Statistics, gather_folds, leave_one_out, require_room
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -307,6 +308,7 @@ class DST2R(_DST2RBase):
             )
         with self._all_or_nothing():
             X, Y, weight = self._validate_training(X, y, sample_weight, reset=before is None, least=1)
+            require_room(math.prod(X.shape[1:]), math.prod(Y.shape[1:]))
             stats = GramStatistics.from_arrays(X, Y, weight, center=self.fit_intercept)
             if before is not None:
                 stats = before + stats

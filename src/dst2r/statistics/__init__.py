@@ -1,7 +1,7 @@
 """The data: the only place of the package that sees X and Y."""
 
 from dst2r.statistics.base import Statistics, is_lazy
-from dst2r.statistics.choice import choose, gather, gather_folds
+from dst2r.statistics.choice import choose, gather, gather_folds, require_room
 from dst2r.statistics.dask import DaskStatistics
 from dst2r.statistics.folds import fold_statistics, leave_one_out
 from dst2r.statistics.gram import GramStatistics
@@ -18,4 +18,5 @@ __all__ = [
     "gather_folds",
     "is_lazy",
     "leave_one_out",
+    "require_room",
 ]

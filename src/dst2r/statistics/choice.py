@@ -59,6 +59,17 @@ def choose(
     )
 
 
+def require_room(n_x: int, n_y: int) -> None:
+    """Raise MemoryError unless two Gram matrices and what is made of them fit: statistics that are to be added up."""
+    needed, free = 8 * 4 * (n_x**2 + n_x * n_y), free_memory()
+    if needed > free:
+        raise MemoryError(
+            f"Statistics of {n_x} predictor and {n_y} response entries add up as Gram matrices, which takes about "
+            f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: call fit, which can do without, on all samples "
+            "(a Dask array, if they do not fit into memory), or give coarser predictors."
+        )
+
+
 def gather(
     X: Any, Y: Any, sample_weight: ArrayLike | None = None, *, center: bool = True, memory: float | None = None
 ) -> Statistics:

@@ -366,10 +366,19 @@ def test_one_standard_error_is_that_of_the_difference(excess, expected):
 
 def test_one_standard_error_takes_the_smallest_of_all_that_qualify():
     excess = np.array([[0, 0.3, 0.3, 2.0], [0, -0.2, -0.1, 2.1]])
-    loss = 1.0 + excess
+    loss = np.array([[1.0], [3.0]]) + excess
     assert surface(loss, [10, 6, 4, 1]).choose("1se") == (0, 2)
     assert surface(loss, [10, 6, 7, 1]).choose("1se") == (0, 1)
     assert surface(loss, [3, 6, 7, 4]).choose("1se") == (0, 0)
+
+
+@pytest.mark.parametrize("failure", [0.3, 1.0, np.pi, 1e6])
+def test_a_model_that_fails_on_one_fold_is_not_within_one_standard_error(failure):
+    """Its mean excess and the standard error of that are one and the same number; rounding must not decide."""
+    excess = np.zeros((5, 2))
+    excess[3, 1] = failure
+    loss = np.array([1.0, 1.1, 0.9, 1.05, 0.95])[:, None] + excess
+    assert surface(loss, [10, 4]).choose("1se") == (0, 0)
 
 
 @pytest.mark.parametrize("rule", ["min", "1se"])

@@ -44,11 +44,14 @@ class Criterion:
         Of one free number.
     component_price : float
         Of the choice of a component's first entry among all P Q.
+    floor : float
+        Losses below it are rounding: models that interpolate are compared by their size alone.
     """
 
     n_values: float
     price: float
     component_price: float
+    floor: float = 1e-300
 
     @classmethod
     def named(cls, name: str, stats: Statistics) -> Criterion:
@@ -61,14 +64,18 @@ class Criterion:
             "aic": (2.0, 0.0),
             "ebic": (math.log(n) + math.log(n_entries), where),
         }
-        return cls(n * stats.n_y, *prices[name])
+        return cls(n * stats.n_y, *prices[name], max(10.0 * stats.rounding * stats.y_scale, 1e-300))
 
     def __call__(self, loss: float, n_parameters: int, rank: int) -> float:
         """Value for a model; infinite for one that spends more than half of the data on its numbers."""
         if not self.affords(n_parameters):
             return math.inf
-        fit = self.n_values * math.log(max(loss, 1e-300))
+        fit = self.n_values * math.log(max(loss, self.floor))
         return fit + self.price * n_parameters + self.component_price * rank
+
+    def worth(self, loss: float) -> float:
+        """By how much the loss has to fall to pay for one free number."""
+        return max(loss, self.floor) * math.expm1(self.price / self.n_values)
 
     def affords(self, n_parameters: int) -> bool:
         """Whether the data are at least twice as many as the numbers."""
@@ -183,7 +190,8 @@ def joint_path(stats: Statistics, fit: Correction, start: float, grid: Array, cr
             truth[0] = path.loss[0] = fit.model.loss
         known = path.n_parameters == 0  # nothing to predict
         path.loss[known] = truth[known]
-        off = np.log(np.maximum(truth, 1e-300) / np.maximum(path.loss, 1e-300)) * criterion.n_values > criterion.price
+        floor = criterion.floor
+        off = np.log(np.maximum(truth, floor) / np.maximum(path.loss, floor)) * criterion.n_values > criterion.price
         if not off[path.chosen]:
             return replace(path, loss=truth, criterion=np.where(off, math.inf, path.criterion))
     steps = PATH_STEPS if start == 0.0 else 10 * PATH_STEPS
@@ -276,15 +284,17 @@ class CVSurface:
     def choose(self, rule: str) -> tuple[int, int]:
         """Row and column of the least mean loss, or of the smallest model within one standard error of it.
 
-        The standard error is that of the difference to the best model over folds: folds differ in difficulty, and
-        that part is common to all models.
+        The standard error is that of the difference to the best model over folds, since folds differ in difficulty for
+        all models alike, but at most that of the best model's own loss: one fold on which a model fails would make its
+        difference look uncertain, not large.
         """
         mean = self.loss.mean(axis=0)
         row, column = divmod(int(np.argmin(mean)), mean.shape[1])
         if rule == "1se" and self.loss.shape[0] > 1:
             usable = np.isfinite(mean)
-            excess = np.where(usable, self.loss, 0.0) - self.loss[:, row, column][:, None, None]
-            error = excess.std(axis=0, ddof=1) / math.sqrt(self.loss.shape[0])
+            best = self.loss[:, row, column]
+            excess = np.where(usable, self.loss, 0.0) - best[:, None, None]
+            error = np.minimum(excess.std(axis=0, ddof=1), best.std(ddof=1)) / math.sqrt(best.size)
             close = usable & (excess.mean(axis=0) <= error)
             size = np.where(close, self.n_parameters.mean(axis=0), math.inf)
             row, column = divmod(int(np.argmin(size)), size.shape[1])
@@ -375,9 +385,8 @@ def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     if alive.size == 0:
         return
     covariance = _inverse(model.hessian[np.ix_(alive, alive)])
-    per_value = criterion.price / criterion.n_values
     minimum = entries[alive] - covariance @ model.gradient[alive]
-    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * model.loss * math.expm1(per_value))
+    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * criterion.worth(model.loss))
     while order.size:
         support = entries != 0.0
         support[alive[order]] = False
@@ -399,7 +408,7 @@ def _admit(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
         "ad,ad->d", across, _inverse(model.hessian[np.ix_(alive, alive)]) @ across
     )
     gain = model.gradient[dead] ** 2 / np.maximum(curvature, 1e-9 * model.hessian[dead, dead].max())
-    worth = dead[gain > -2.0 * model.loss * math.expm1(-criterion.price / criterion.n_values)]
+    worth = dead[gain > 2.0 * criterion.worth(model.loss)]
     worth = worth[np.argsort(-gain[np.isin(dead, worth)])]
     while worth.size:
         support = entries != 0.0
@@ -418,7 +427,7 @@ def _drop_component(stats: Statistics, fit: Correction, criterion: Criterion) ->
     rise = 0.5 * u_gram_u.diagonal() * np.einsum("qr,qr->r", V, V)
     sizes = np.array([coef.take([r]).n_parameters() for r in range(coef.rank)])
     price = criterion.price * sizes + criterion.component_price
-    balance = criterion.n_values * np.log1p(rise / max(fit.model.loss, 1e-300)) - price
+    balance = criterion.n_values * np.log1p(rise / max(fit.model.loss, criterion.floor)) - price
     weakest = int(balance.argmin())
     if balance[weakest] < 0.0:
         rest = coef.take([r for r in range(coef.rank) if r != weakest])

@@ -138,7 +138,7 @@ def grow(
             fit = Correction(local_model(stats, coef), 0, True)
         else:
             tol, steps = (WANTED_TOL, recipe.max_iter) if wanted else (STAGE_TOL, STAGE_STEPS)
-            fit = penalised(stats, coef, l1, tol=tol, max_iter=steps)
+            fit = penalised(stats, coef, l1, tol=tol, max_iter=steps, last_step=wanted)
         if recipe.correction == "full":
             coef = fit.coef.alive()
         growth.fits.append(fit)
@@ -204,13 +204,13 @@ def local_model(stats: Statistics, coef: CPCoefficient) -> LocalModel:
 
 def least_squares(
     stats: Statistics,
-    coef: CPCoefficient,
+    start: CPCoefficient | LocalModel,
     *,
     support: Mask | None = None,
     tol: float = 1e-5,
     max_iter: int = 100,
 ) -> Correction:
-    """Minimise the loss over all factor entries, or over those of a support, from ``coef``.
+    """Minimise the loss over all factor entries, or over those of a support, from a coefficient or what is known of it.
 
     Levenberg-Marquardt. Certified when the fall that the local model promises is at most ``tol**2`` of the loss.
 
@@ -219,14 +219,23 @@ def least_squares(
     support : ndarray of bool of shape (N,), optional
         Entries that may differ from zero, laid out as ``coef.ravel()``.
     """
-    return _descend(stats, coef, 0.0, support, tol, max_iter)
+    return _descend(stats, start, 0.0, support, tol, max_iter, True)
 
 
 def penalised(
-    stats: Statistics, coef: CPCoefficient, l1: float, *, tol: float = 1e-5, max_iter: int = 100
+    stats: Statistics,
+    start: CPCoefficient | LocalModel,
+    l1: float,
+    *,
+    tol: float = 1e-5,
+    max_iter: int = 100,
+    last_step: bool = True,
 ) -> Correction:
-    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) from ``coef`` by proximal Gauss-Newton steps."""
-    return _descend(stats, coef, l1, None, tol, max_iter)
+    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) by proximal Gauss-Newton steps.
+
+    Without the ``last_step`` it ends where one is known to gain no more than ``tol`` allows: that saves an expansion.
+    """
+    return _descend(stats, start, l1, None, tol, max_iter, last_step)
 
 
 def penalty_weights(coef: CPCoefficient) -> Array:
@@ -237,10 +246,16 @@ def penalty_weights(coef: CPCoefficient) -> Array:
 
 
 def _descend(
-    stats: Statistics, coef: CPCoefficient, l1: float, support: Mask | None, tol: float, max_iter: int
+    stats: Statistics,
+    start: CPCoefficient | LocalModel,
+    l1: float,
+    support: Mask | None,
+    tol: float,
+    max_iter: int,
+    last_step: bool,
 ) -> Correction:
     """Damped steps on local models; the objective never rises."""
-    model = local_model(stats, coef)
+    model = start if isinstance(start, LocalModel) else local_model(stats, start)
     if model.coef.rank == 0:
         return Correction(model, 0, True)
     free = slice(None) if support is None else np.flatnonzero(support)
@@ -258,12 +273,14 @@ def _descend(
             weights = l1 * penalty_weights(model.coef)[free]
             accuracy = tol * tol * max(model.loss, 1e-14 * stats.y_scale) / gradient.size
             step, promise = _lasso_step(damped, gradient, entries[free], weights, accuracy)
+        certified = damping <= 1e-2 and promise <= tol * tol * model.loss
+        if certified and not last_step:
+            return Correction(_without_idle(stats, model, l1), n_iter, True)
         trial_entries = entries.copy()
         trial_entries[free] += step
         trial = local_model(stats, model.coef.with_entries(trial_entries))
         trial_value = trial.loss + l1 * float(trial.coef.l1_norms().sum())
         fall = value - trial_value
-        certified = damping <= 1e-2 and promise <= tol * tol * model.loss
         # Below this rounding hides falls, and the last, quadratically convergent step is taken on trust.
         exact = damping <= 1e-2 and promise <= stats.rounding * stats.y_scale
         if fall >= 0.0 or exact:

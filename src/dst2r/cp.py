@@ -23,10 +23,10 @@ Array = NDArray[np.float64]
 
 def khatri_rao(matrices: Iterable[Array], rank: int) -> Array:
     """Column-wise Kronecker product in C order, shape ``(prod d_k, rank)``; a row of ones if there is no matrix."""
-    product = np.ones((1, rank))
-    for i, matrix in enumerate(matrices):
-        product = matrix if i == 0 else (product[:, None] * matrix).reshape(len(product) * len(matrix), rank)
-    return product
+    product = None
+    for matrix in matrices:
+        product = matrix if product is None else (product[:, None] * matrix).reshape(len(product) * len(matrix), rank)
+    return np.ones((1, rank)) if product is None else product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,19 +173,21 @@ def contract_all_but_one(A: Array, factors: Sequence[Array]) -> Array:
     """
     dims, rank, m = [f.shape[0] for f in factors], factors[0].shape[1], A.shape[1]
     out = np.empty((sum(dims), rank, m))
-    first = dims[0]
+    start = first = dims[0]
     np.matmul(khatri_rao(factors[1:], rank).T, A.reshape(first, -1, m), out=out[:first])
     if len(dims) > 1:
         # the other modes share the product with the first factor, after which every component is on its own
-        parts = (factors[0].T @ A.reshape(first, -1)).reshape(rank, -1, m)
-        start = first
-        for k, d in enumerate(dims[1:], start=1):
+        parts = factors[0].T @ A.reshape(first, -1)  # (R, prod of the other d_k times m)
+    for k, d in enumerate(dims[1:], start=1):
+        block = parts
+        if k > 1:  # sum over the modes before k ...
             left = np.ascontiguousarray(khatri_rao(factors[1:k], rank).T)
+            block = left[:, None] @ parts.reshape(rank, left.shape[1], -1)
+        if k < len(dims) - 1:  # ... and over those after it
             right = np.ascontiguousarray(khatri_rao(factors[k + 1 :], rank).T)
-            for r in range(rank):
-                part = parts[r] if k == 1 else left[r] @ parts[r].reshape(left.shape[1], -1)
-                np.matmul(right[r], part.reshape(d, -1, m), out=out[start : start + d, r])
-            start += d
+            block = right[:, None, None] @ block.reshape(rank, d, right.shape[1], m)
+        out[start : start + d] = block.reshape(rank, d, m).swapaxes(0, 1)
+        start += d
     return out.reshape(-1, m)
 
 

@@ -232,7 +232,7 @@ def select(
         return Selection(penalised(stats, coef, l1, tol=tol, max_iter=steps), l1, path)
     fit = refit_support(stats, refit, coef.ravel() != 0.0, tol=WANTED_TOL, max_iter=steps)
     fit = stepwise(stats, fit, criterion, tol=WANTED_TOL, max_iter=steps)
-    fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
+    fit = least_squares(stats, fit.model, support=fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
     return Selection(fit, l1, path)
 
 

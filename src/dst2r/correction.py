@@ -333,19 +333,18 @@ def _response_tangent(coef: CPCoefficient) -> Array:
 
 
 def _curve_scale_exchanges(hessian: Array, coef: CPCoefficient) -> None:
-    """Add curvature along directions that move scale from the first mode to another one, in place.
+    """Add curvature along directions that move scale from one mode of a component to another, in place.
 
     The loss does not change along them, so neither do minimisers; without it no entry's variance would exist.
     """
     sizes, R = [f.shape[0] for f in coef.factors], coef.rank
-    # The direction (u_1, -u_k) for each k > 1 adds u_1 u_1', -u_1 u_k', -u_k u_1' and u_k u_k', u of unit norm.
-    pattern = np.eye(len(sizes))
-    pattern[0], pattern[:, 0] = -1.0, -1.0
-    pattern[0, 0] = len(sizes) - 1.0
+    # Directions sum_k c_k u_k with sum c = 0, u_k of unit norm, are spanned by all modes alike: their projector.
+    pattern = np.eye(len(sizes)) - 1.0 / len(sizes)
     signs = np.repeat(np.repeat(pattern, sizes, axis=0), sizes, axis=1)
     norms = [np.sqrt(np.einsum("ir,ir->r", f, f)) for f in coef.factors]
     units = np.concatenate([f / np.where(n > 0, n, 1.0) for f, n in zip(coef.factors, norms, strict=True)])
-    strength = 10.0 * float(hessian.diagonal().mean())
+    # Stiffer, coordinate descent would crawl; softer, exchanges would add to the variance of every entry.
+    strength = 20.0 * float(hessian.diagonal().mean())
     blocks = hessian.reshape(sum(sizes), R, sum(sizes), R)
     for r in range(R):
         blocks[:, r, :, r] += strength * signs * np.outer(units[:, r], units[:, r])

@@ -170,7 +170,8 @@ class DST2R(_DST2RBase):
         Whether all components are corrected jointly after each new one, once at the end, or never (the paper).
     relax : bool, default=True
         Refit without penalty on the selected support. With a criterion as ``l1`` single entries and components may
-        then still leave or enter, if that lowers the criterion.
+        then still leave or enter, if that lowers the criterion, and entries that it only just keeps are shrunk by the
+        probability that they belong (docs/maths.md, eq. 15).
     step_size : float or "auto", default="auto"
         The paper's epsilon, in units of ``||B_r||_1``; "auto" is relative to the weight that a component has reached.
     tol : float, default=1e-5

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg.lapack import dposv
+from scipy.special import expit
 
 from dst2r._kernels import eliminate, lasso_quadratic
 from dst2r.correction import (
@@ -18,6 +19,7 @@ from dst2r.correction import (
     Recipe,
     grow,
     least_squares,
+    local_model,
     penalised,
     penalty_weights,
 )
@@ -233,7 +235,26 @@ def select(
     fit = refit_support(stats, refit, coef.ravel() != 0.0, tol=WANTED_TOL, max_iter=steps)
     fit = stepwise(stats, fit, criterion, tol=WANTED_TOL, max_iter=steps)
     fit = least_squares(stats, fit.model, support=fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
-    return Selection(fit, l1, path)
+    return Selection(averaged(stats, fit, criterion), l1, path)
+
+
+def averaged(stats: Statistics, fit: Correction, criterion: Criterion) -> Correction:
+    """Average a refit with the models that lack one of its entries, weighted by the criterion (eq. 15).
+
+    An entry whose absence the criterion hardly minds is shrunk towards zero, all others keep their values: where the
+    support is in doubt, that has less error than to trust it or not to.
+    """
+    model, entries = fit.model, fit.coef.ravel()
+    alive = np.flatnonzero(entries)
+    if alive.size == 0:
+        return fit
+    covariance = _inverse(model.hessian[np.ix_(alive, alive)])
+    variance = covariance.diagonal()
+    rise = entries[alive] ** 2 / (2.0 * variance)
+    gain = criterion.n_values * np.log1p(rise / max(model.loss, criterion.floor)) - criterion.price
+    absent = expit(-0.5 * gain)
+    entries[alive] -= covariance @ (absent * entries[alive] / variance)
+    return replace(fit, model=local_model(stats, fit.coef.with_entries(entries)))
 
 
 def stepwise(

@@ -268,6 +268,7 @@ class CVDisplay:
         shape, label = {"min": ("o", "least loss"), "1se": ("D", "within 1 SE")}[rule]
         # The one that was taken lies filled in the other's ring where both are one.
         taken = rule == self.rule
+        label += ", taken" if taken else ""
         return mark(ax, x, mean[row, column], shape, filled=taken, size=6 if taken else 11, label=label)
 
     def _curves(self, ax: Axes, mean: Array, best: int) -> list[Line2D]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dst2r.labels import as_fitted, labels_of
+from dst2r.metrics import pooled_r2
 from dst2r.plotting._canvas import FAINT, INK, POSITIVE, figure_of, fitted, matplotlib, one_axes, tidy
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class PredictionDisplay:
     ----------
     observed, predicted : array-like of the same shape
     score : float, optional
-        R², written in the corner: the mean over the entries of a response.
+        R², the mean over the entries of a response, written in the corner beside that of all entries together.
 
     Attributes
     ----------
@@ -95,7 +96,11 @@ class PredictionDisplay:
         ax.set(xlim=limits, ylim=limits, xlabel="predicted", ylabel="observed", aspect="equal")
         if self.score is not None:
             entries = self.observed[0].size
-            text = f"R² = {self.score:.2f}" + (f"\n(mean of {entries} entries)" if entries > 1 else "")
+            text = f"R² = {self.score:.2f}"
+            if entries > 1:
+                text += (
+                    f" (mean of {entries} entries)\nR² = {pooled_r2(self.observed, self.predicted):.2f} (all together)"
+                )
             ax.text(0.04, 0.96, text, transform=ax.transAxes, va="top", fontsize="small")
         tidy(ax)
         return self

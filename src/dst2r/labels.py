@@ -2,7 +2,29 @@
 
 A fitted estimator that was given labelled arrays holds a :class:`Labels` as ``labels_``; with plain arrays it is None.
 Three things are done here: names are taken off the arrays before a fit, the names of new arrays are compared with them,
-and results are given back with names. Nobody who brings plain arrays needs, or loads, the libraries.
+and results are given back with names: DataArrays where DataArrays came. Where a DataFrame came, predictions are arrays,
+as those of every estimator of scikit-learn, and ``set_output(transform="pandas")`` makes frames of component scores.
+Nobody who brings plain arrays needs, or loads, the libraries.
+
+Examples
+--------
+>>> import numpy as np, xarray as xr
+>>> from dst2r import DST2R
+>>> from dst2r.labels import labelled_coef, selected_entries
+>>> rng = np.random.default_rng(0)
+>>> X = xr.DataArray(rng.normal(size=(50, 3, 2)), dims=("patient", "gene", "tissue"))
+>>> X = X.assign_coords(gene=["TP53", "MYC", "KRAS"], tissue=["liver", "lung"])
+>>> Y = 2 * X.sel(gene="MYC", tissue="lung", drop=True) + 0.1 * rng.normal(size=50)
+>>> model = DST2R().fit(X, Y)
+>>> selected_entries(model)
+component  weight  mode    label  value
+1          1.993   gene    MYC     1.0000
+1          1.993   tissue  lung    1.0000
+>>> labelled_coef(model).sel(gene="MYC").round(1).to_series().to_dict()
+{'liver': 0.0, 'lung': 2.0}
+>>> model.predict(X.rename(gene="probe"))  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+ValueError: X has the dimensions ['patient', 'probe', 'tissue'], but the fit had ... 'gene' is missing. ...
 """
 
 from __future__ import annotations
@@ -40,6 +62,7 @@ __all__ = [
 ]
 
 Label = str | int | float
+SHOWN = 60  # rows of a table that nobody asked to print
 
 
 @dataclass(frozen=True)
@@ -452,11 +475,12 @@ class Entry(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entries(Sequence[Entry]):
     """Long table of selected entries: a sequence of :class:`Entry` that prints as a table.
 
-    Components come in decreasing weight, modes in their order, entries of a mode in decreasing size.
+    Components come in decreasing weight, modes in their order, entries of a mode in decreasing size. ``print`` shows
+    all of a long table, a notebook its beginning.
     """
 
     rows: tuple[Entry, ...]
@@ -469,6 +493,10 @@ class Entries(Sequence[Entry]):
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.rows)
+
+    def __repr__(self) -> str:
+        more = len(self) - SHOWN
+        return f"{self[:SHOWN]}\n... and {more} more entries" if more > 0 else str(self)
 
     def __str__(self) -> str:
         cells = [(f"{r.component}", f"{r.weight:.4g}", r.mode, f"{r.label}", f"{r.value: .4f}") for r in self.rows]

@@ -327,6 +327,7 @@ def test_permutation_importance():
         permutation_importance(Sum(used), X, Y, mode=-1, random_state=0).mean(axis=1), [2 / 3, 0, 4 / 3], atol=0.1
     )
     assert found.shape == (4, 8)
+    assert len(set(found[1])) == 8, "every repeat shuffles anew"
     assert_array_equal(X, before)
     assert_array_equal(found, permutation_importance(Sum(used), X, Y, mode=0, n_repeats=8, random_state=0))
     with pytest.raises(ValueError, match="mode is 2; the predictor has 2 modes"):

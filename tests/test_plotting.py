@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from dst2r import DST2R, DST2RCV, make_tensor_regression
+from dst2r.baselines import STORE, CPRidge, KernelHOLRR
+from dst2r.labels import selected_entries
 from dst2r.plotting import (
     CoefficientDisplay,
     ComponentsDisplay,
@@ -367,6 +369,27 @@ def test_scores(data, by_bic):
     shapes = {tuple(map(tuple, points.get_paths()[0].vertices)) for points in grouped.points_}
     assert len(shapes) == 2, "groups differ in shape, not in colour alone"
     assert all(map(saved, (display.figure_, other.figure_, grouped.figure_)))
+
+
+def test_other_methods_show_what_they_have(data):
+    ridge = CPRidge(1).fit(data.X, data.Y)
+    assert len(ComponentsDisplay.from_estimator(ridge).axes_) == 3
+    assert plot_summary(ridge).get_size_inches()[1] < plot_summary(DST2R().fit(data.X, data.Y)).get_size_inches()[1] - 2
+    store = STORE(1).fit(data.X, data.Y)
+    for show in (ComponentsDisplay.from_estimator, plot_summary, selected_entries):
+        with pytest.raises(ValueError, match=r"components of STORE have 2 modes, its coefficient 3: .*X.reshape"):
+            show(store)
+    assert saved(ComponentsDisplay.from_estimator(STORE(1).fit(data.X.reshape(300, -1), data.Y)).figure_)
+    kernel = KernelHOLRR().fit(data.X[:50], data.Y[:50])
+    drawn = PredictionDisplay.from_estimator(kernel, data.X[50:90], data.Y[50:90], entry=(1,))
+    np.testing.assert_allclose(drawn.points_.get_offsets()[:, 0], kernel.predict(data.X[50:90])[:, 1])
+    for method in (ridge, store, kernel):
+        with pytest.raises(ValueError, match="has no joint path in l1: give a DST2R"):
+            RegularizationPathDisplay.from_estimator(method)
+        with pytest.raises(ValueError, match="has no transform"):
+            ScoresDisplay.from_estimator(method, data.X)
+        with pytest.raises(ValueError, match="has no cv_results_"):
+            CVDisplay.from_estimator(method)
 
 
 def test_axes_that_are_given_are_used(by_cv):

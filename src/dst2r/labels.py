@@ -52,6 +52,7 @@ __all__ = [
     "as_fitted",
     "bare",
     "check_samples",
+    "components_of",
     "is_xarray",
     "label_rows",
     "labelled_coef",
@@ -455,7 +456,7 @@ def labelled_factors(model: Any) -> list[DataArray]:
     """
     from xarray import DataArray
 
-    weights, factors = _components(model)
+    weights, factors = components_of(model)
     labels = labels_of(model)
     shared = {"component": np.arange(len(weights)) + 1, "weight": ("component", weights)}
     found = []
@@ -541,7 +542,7 @@ def selected_entries(model: Any) -> Entries:
     >>> entries[0].component, entries[0].mode
     (1, 'x1')
     """
-    weights, factors = _components(model)
+    weights, factors = components_of(model)
     labels = labels_of(model)
     rows = []
     for r, weight in enumerate(weights):
@@ -564,10 +565,16 @@ def labels_of(model: Any) -> Labels:
     return labels
 
 
-def _components(model: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+def components_of(model: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """Weights and factors of a fitted model, a factor for each mode of its coefficient."""
     if not hasattr(model, "cp_"):
         raise ValueError(
             f"{type(model).__name__} has no components (cp_): fit it first, or give a model that has them."
         )
     weights, factors = model.cp_
+    if len(factors) != model.coef_.ndim:
+        raise ValueError(
+            f"the components of {type(model).__name__} have {len(factors)} modes, its coefficient {model.coef_.ndim}: "
+            "it takes the predictors as one vector. Fit it to such, X.reshape(len(X), -1), to see its components."
+        )
     return weights, factors

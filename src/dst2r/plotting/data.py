@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dst2r.labels import as_fitted, labels_of
+from dst2r.labels import as_fitted
 from dst2r.metrics import pooled_r2
 from dst2r.plotting._canvas import FAINT, INK, POSITIVE, figure_of, fitted, matplotlib, one_axes, tidy
 
@@ -64,11 +64,12 @@ class PredictionDisplay:
         ax : matplotlib Axes, optional
             A new figure by default.
         """
-        fitted(estimator, "coef_")
         score = estimator.score(X, y)  # compares names and samples, too
-        predicted, observed = np.asarray(estimator.predict(X)), np.asarray(as_fitted("y", y, labels_of(estimator).y))
+        labels = getattr(estimator, "labels_", None)
+        observed = np.asarray(y if labels is None else as_fitted("y", y, labels.y))
+        predicted = np.asarray(estimator.predict(X))
         if entry is not None:
-            shape = estimator.intercept_.shape
+            shape = observed.shape[1:]
             if len(entry) != len(shape) or not all(-d <= i < d for i, d in zip(entry, shape, strict=True)):
                 raise ValueError(f"entry is {entry}; expected the position of an entry in a response of shape {shape}.")
             place = np.ravel_multi_index([i % d for i, d in zip(entry, shape, strict=True)], shape)
@@ -171,6 +172,7 @@ class ScoresDisplay:
         ax : matplotlib Axes, optional
             A new figure by default.
         """
+        fitted(estimator, "transform")
         if fitted(estimator, "rank_") == 0:
             raise ValueError("The model has no components: there are no scores to draw.")
         scores = np.asarray(estimator.transform(X))

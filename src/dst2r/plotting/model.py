@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dst2r.cp import Array
+from dst2r.labels import components_of
 from dst2r.plotting._canvas import (
     FAINT,
     INK,
@@ -116,7 +117,7 @@ class ComponentsDisplay:
         ax : sequence of matplotlib Axes, optional
             One for each mode; a new figure by default.
         """
-        weights, factors = fitted(estimator, "cp_")
+        weights, factors = components_of(estimator)
         names, texts, ordered = names_of(estimator, labels, mode_names)
         n_x_modes = len(factors) - estimator.intercept_.ndim
         return cls(weights, factors, n_x_modes, labels=texts, mode_names=names, ordered=ordered).plot(ax)

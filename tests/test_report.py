@@ -17,7 +17,7 @@ from sklearn.metrics import r2_score
 from dst2r import DST2R, DST2RCV, make_tensor_regression
 from dst2r.baselines import HOLRR, CPRidge
 from dst2r.report import write_report
-from dst2r.report.evidence import positions_of
+from dst2r.report.evidence import Choice, positions_of
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "<!--", "&lt;b&gt; $title ${x}")
 
@@ -287,6 +287,20 @@ def test_warnings_of_cross_validation(data, tmp_path):
     ridges = DST2RCV((2,), n_l1=4, l2=[0.5, 1.0]).fit(data.X, data.Y)
     assert "edge" in titles(ridges, tmp_path)
     assert "edge" not in titles(DST2RCV((2,), n_l1=4, l2=[0.0, 1.0]).fit(data.X, data.Y), tmp_path)
+
+
+def test_errors_that_are_shown_are_those_of_the_rule(data):
+    rng = np.random.default_rng(0)
+    model = DST2RCV((1, 2, 3), n_l1=8, rule="1se").fit(data.X, data.Y)
+    found = model.cv_results_
+    shape = found["test_loss"].shape
+    for _ in range(50):
+        folds = rng.normal(size=(shape[0], 1, 1))
+        found["test_loss"][:] = 5 + folds + rng.exponential(0.5, shape) + 9 * (rng.random(shape) < 0.05)
+        found["n_parameters"][:] = rng.integers(1, 99, shape[1:])
+        choice = Choice.of(model)
+        close = choice.mean - choice.mean[choice.least] <= choice.error
+        assert found["n_parameters"].mean(axis=0)[choice.within] == found["n_parameters"].mean(axis=0)[close].min()
 
 
 def test_lowest_loss_at_the_largest_rank_is_told_even_if_another_was_chosen(data, tmp_path):

@@ -221,13 +221,13 @@ class Choice:
         surface = CVSurface(tuple(found["ranks"]), found["l1"], found["test_loss"], found["n_parameters"])
         mean = surface.loss.mean(axis=0)
         row, column = least = surface.choose("min")
-        # folds differ in difficulty, and that part is common to all models: errors are those of the difference
-        with np.errstate(invalid="ignore"):
-            excess = surface.loss - surface.loss[:, row, column][:, None, None]
+        # those by which the rule chooses: see CVSurface.choose
+        best = surface.loss[:, row, column]
         error = np.full(mean.shape, np.nan)
         usable = np.isfinite(mean)
-        if len(surface.loss) > 1:
-            error[usable] = excess[:, usable].std(axis=0, ddof=1) / np.sqrt(len(surface.loss))
+        if best.size > 1:
+            spread = (surface.loss[:, usable] - best[:, None]).std(axis=0, ddof=1)
+            error[usable] = np.minimum(spread, best.std(ddof=1)) / np.sqrt(best.size)
         return cls(surface, mean, error, least, surface.choose("1se"), surface.choose(model.rule))
 
     def rank(self, point: tuple[int, int]) -> int:

@@ -390,7 +390,7 @@ def glossary(model: Any, choice: Choice | None) -> list[tuple[str, str]]:
             (
                 "Standard error",
                 "How uncertain a mean over folds is: here of the difference to the best model, fold by fold, since all "
-                "models find some folds harder than others.",
+                "models find some folds harder than others; at most that of the best model's own loss.",
             )
         )
     elif isinstance(model.l1, str):

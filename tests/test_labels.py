@@ -443,6 +443,12 @@ def test_the_table_prints_and_exports(model, tmp_path):
     np.testing.assert_array_equal(again["value"], frame["value"])
     assert len(entries[:2]) == 2
     assert str(entries[:0]).split() == lines[0].split()
+    assert repr(entries) == str(entries)
+    many = type(entries)(entries.rows * 100)
+    assert len(many) > 100
+    assert len(repr(many).splitlines()) < 100
+    assert repr(many).endswith(f"... and {len(many) - len(repr(many).splitlines()) + 2} more entries")
+    assert len(str(many).splitlines()) == 1 + len(many)
 
 
 def test_results_of_plain_arrays_go_by_position(plain):

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 import sklearn.metrics
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import GridSearchCV
 from tensorly.cp_tensor import CPTensor
 
+from dst2r import DST2R
 from dst2r.metrics import (
     estimation_error,
+    explained_variance_score,
+    mean_squared_error,
+    permutation_importance,
     pooled_r2,
     r2_score,
     relative_error,
@@ -259,9 +264,77 @@ def test_pooled_r2():
     constant = np.ones((4, 2))
     assert pooled_r2(constant, constant) == 1
     assert pooled_r2(constant, constant + 1) == 0
+    for mode in (0, 1, -1):
+        by_entry = pooled_r2(Y, P, mode=mode)
+        assert by_entry.shape == (Y.shape[1:][mode],)
+        for k, found in enumerate(by_entry):
+            y, p = (np.take(values, k, axis=mode + 1 if mode >= 0 else mode) for values in (Y, P))
+            assert_allclose(found, pooled_r2(y, p))
+    assert_array_equal(pooled_r2(constant, constant + np.array([0, 1]), mode=0), [1, 0])
+    with pytest.raises(ValueError, match="mode is 2; the response has 2 modes"):
+        pooled_r2(Y, P, mode=2)
 
 
-@pytest.mark.parametrize("score", [r2_score, pooled_r2])
+def test_errors_and_explained_variance_by_their_definitions():
+    rng = np.random.default_rng(6)
+    Y = rng.standard_normal((20, 3, 2))
+    P, w = Y + rng.standard_normal((20, 3, 2)) + 5, rng.random(20)
+    squares = np.einsum("n,nij->ij", w / w.sum(), (Y - P) ** 2)
+    assert_allclose(mean_squared_error(Y, P, per_entry=True, sample_weight=w), squares)
+    assert_allclose(mean_squared_error(Y, P, sample_weight=w), squares.mean())
+    assert_allclose(mean_squared_error(Y, P), ((Y - P) ** 2).mean())
+    explained = 1 - (Y - P).var(axis=0) / Y.var(axis=0)
+    assert_allclose(explained_variance_score(Y, P, per_entry=True), explained)
+    assert_allclose(explained_variance_score(Y, P), explained.mean())
+    assert r2_score(Y, P) < 0 < explained_variance_score(Y, Y + 5)
+
+
+@pytest.mark.parametrize("metric", [r2_score, pooled_r2, explained_variance_score, mean_squared_error])
+def test_metrics_are_scorers_of_searches(metric):
+    rng = np.random.default_rng(8)
+    X, Y = rng.standard_normal((60, 4, 3)), 0.1 * rng.standard_normal((60, 3, 2))
+    Y[:, 0, 0] += X[:, 1, 2]
+    Y[:, 2, 1] += X[:, 3, 0]
+    sign = -1 if metric is mean_squared_error else 1
+    scorer = sklearn.metrics.make_scorer(metric, greater_is_better=sign > 0)
+    search = GridSearchCV(DST2R(), {"rank": [1, 2]}, scoring=scorer, cv=3).fit(X, Y)
+    assert search.best_params_ == {"rank": 2}
+    assert_allclose(scorer(search, X, Y), sign * metric(Y, search.predict(X)))
+
+
+class Sum:
+    """Predicts the sum of some predictors; its score is R²."""
+
+    def __init__(self, used):
+        self.used = used
+
+    def score(self, X, Y):
+        return r2_score(Y, X[:, self.used].sum(axis=1))
+
+
+def test_permutation_importance():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((2000, 4, 3))
+    used = np.zeros((4, 3), dtype=bool)
+    used[1, 2] = used[1, 0] = used[3, 2] = True
+    Y = X[:, used].sum(axis=1)
+    before = X.copy()
+    found = permutation_importance(Sum(used), X, Y, mode=0, n_repeats=8, random_state=0)
+    # A shuffled entry adds twice its own variance to the error: two thirds of R² for each predictor of three.
+    assert_allclose(found.mean(axis=1), 2 * used.sum(axis=1) / 3, atol=0.1)
+    assert (found[~used.any(axis=1)] == 0).all()
+    assert_allclose(
+        permutation_importance(Sum(used), X, Y, mode=-1, random_state=0).mean(axis=1), [2 / 3, 0, 4 / 3], atol=0.1
+    )
+    assert found.shape == (4, 8)
+    assert len(set(found[1])) == 8, "every repeat shuffles anew"
+    assert_array_equal(X, before)
+    assert_array_equal(found, permutation_importance(Sum(used), X, Y, mode=0, n_repeats=8, random_state=0))
+    with pytest.raises(ValueError, match="mode is 2; the predictor has 2 modes"):
+        permutation_importance(Sum(used), X, Y, mode=2)
+
+
+@pytest.mark.parametrize("score", [r2_score, pooled_r2, explained_variance_score, mean_squared_error])
 def test_scores_of_bad_input(score):
     with pytest.raises(ValueError, match=r"Y and Y_pred must have one shape, got \(5, 2\) and \(5,\)"):
         score(np.ones((5, 2)), np.ones(5))

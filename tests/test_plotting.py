@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from dst2r import DST2R, DST2RCV, make_tensor_regression
+from dst2r.baselines import STORE, CPRidge, KernelHOLRR
+from dst2r.labels import selected_entries
 from dst2r.plotting import (
     CoefficientDisplay,
     ComponentsDisplay,
@@ -195,7 +197,8 @@ def test_long_modes_name_some_entries_only():
     factors = [np.ones((100, 1)), np.ones((3, 1))]
     display = ComponentsDisplay([1.0], factors, 1, labels=[[f"voxel {k}" for k in range(100)], list("abc")]).plot()
     names = [text.get_text() for text in display.axes_[0].get_xticklabels()]
-    assert names == [f"voxel {k}" for k in range(0, 100, 4)]
+    assert names == [f"voxel {k}" for k in range(0, 100, int(names[1].split()[1]))]
+    assert len(names) > 10
     assert len(display.bars_[0]) == 100
 
 
@@ -222,10 +225,16 @@ def test_names_come_from_labelled_arrays(named):
     display = ComponentsDisplay.from_estimator(named[0])
     assert [ax.get_title() for ax in display.axes_] == ["place", "hour", "gene"]
     ticks = [[text.get_text() for text in ax.get_xticklabels()] for ax in display.axes_]
-    assert ticks == [list("abcdef"), ["0", "6", "12", "18", "24"], ["TP53", "MYC", "a very long name …", "KRAS"]]
+    assert ticks == [list("abcdef"), ["0", "12", "24"], ["TP53", "MYC", "a very lo…f a gene", "KRAS"]]
     slices = CoefficientDisplay.from_estimator(named[0])
-    assert {ax.get_title() for ax in slices.axes_} <= {"gene TP53", "gene MYC", "gene a very long name …", "gene KRAS"}
-    assert slices.axes_[0].get_ylabel() == "place"
+    titles = [ax.get_title() for ax in slices.axes_]
+    assert set(titles) <= {"TP53", "MYC", "a very lo…f a gene", "KRAS"}
+    assert len(set(titles)) == len(titles)
+    figure = slices.figure_
+    assert (figure.get_supylabel(), figure.get_supxlabel(), figure.get_suptitle()) == ("place", "hour", "by gene")
+    given = CoefficientDisplay.from_estimator(named[0], ax=plt.subplots(1, 2)[1])
+    assert [ax.get_title() for ax in given.axes_] == [f"gene {title}" for title in titles[:2]]
+    assert given.axes_[1].get_ylabel() == "place"
 
 
 def test_panels_go_to_the_next_row_at_the_responses():
@@ -233,7 +242,7 @@ def test_panels_go_to_the_next_row_at_the_responses():
     display = ComponentsDisplay([1.0], factors, 2).plot()
     rows = [ax.get_subplotspec().get_topmost_subplotspec().rowspan.start for ax in display.axes_]
     assert rows == [0, 1, 2, 2]
-    assert display.figure_.get_size_inches()[0] < 5
+    assert display.figure_.get_size_inches()[0] <= 4
     named_rows = [ax for ax in display.axes_ if ax.get_ylabel()]
     assert named_rows == [display.axes_[0], display.axes_[1], display.axes_[2]]
 
@@ -252,6 +261,50 @@ def test_coefficient_slices_show_the_coefficient(by_bic):
     limits = {image.get_clim() for image in display.images_}
     assert limits == {(-np.abs(by_bic.coef_).max(), np.abs(by_bic.coef_).max())}
     assert saved(display.figure_)
+
+
+GENES = [f"ENSG{100000 + 37 * k}" for k in range(100)]
+SHAPES = {
+    "scalar response": ((8, 6), (), None),
+    "3-D to 3-D": ((8, 8, 8), (4, 4, 4), None),
+    "vector to matrix": ((9,), (12, 7), None),
+    "100 labels": ((100, 4), (100,), [GENES, ["liver", "whole blood", "cortex", "lung"], GENES[::-1]]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_words_run_into_each_other_at_four_inches(shape):
+    x_shape, y_shape, labels = SHAPES[shape]
+    data = make_tensor_regression(100, x_shape, y_shape, rank=2, sparsity=0.5, random_state=1)
+    model = DST2R(2, l1=0.0)  # the truth stands in for a fit
+    model.coef_, model.intercept_, (weights, factors) = data.coef, np.zeros(y_shape), data.cp
+    norms = [np.linalg.norm(factor, axis=0) for factor in factors]
+    scaled = [factor / norm for factor, norm in zip(factors, norms, strict=True)]
+    model.cp_ = weights * np.prod(norms, axis=0), scaled
+    for kind in (ComponentsDisplay, CoefficientDisplay):
+        figure = kind.from_estimator(model, labels=labels).figure_
+        assert figure.get_size_inches()[0] <= 4
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
+        texts = [text for text in texts if not (text.axes and any(t.label1 is text for t in _hidden_ticks(text.axes)))]
+        boxes = [text.get_window_extent() for text in texts]
+        for k, box in enumerate(boxes):
+            clashes = [t.get_text() for t, other in zip(texts[:k], boxes[:k], strict=True) if _overlap(box, other)]
+            assert not clashes, f"{texts[k].get_text()!r} overlaps {clashes}"
+            inside = figure.bbox
+            assert box.x0 >= inside.x0 - 1, texts[k].get_text()
+            assert box.x1 <= inside.x1 + 1, texts[k].get_text()
+            assert box.y0 >= inside.y0 - 1, texts[k].get_text()
+            assert box.y1 <= inside.y1 + 1, texts[k].get_text()
+
+
+def _hidden_ticks(ax):
+    return [tick for axis in (ax.xaxis, ax.yaxis) for tick in axis.get_major_ticks() if not tick.label1.get_visible()]
+
+
+def _overlap(box, other):
+    """By more than a pixel in both directions."""
+    return min(box.x1, other.x1) - max(box.x0, other.x0) > 1 and min(box.y1, other.y1) - max(box.y0, other.y0) > 1
 
 
 def test_signs_differ_in_grey(by_bic):
@@ -286,7 +339,10 @@ def test_predictions(data, by_bic, named):
     np.testing.assert_allclose(points[:, 0], by_bic.predict(data.X[:50]).ravel())
     np.testing.assert_allclose(points[:, 1], data.Y[:50].ravel())
     assert display.ax_.get_xlabel() == "predicted"
-    assert f"{by_bic.score(data.X[:50], data.Y[:50]):.2f}\n(mean of 4 entries)" in display.ax_.texts[0].get_text()
+    assert f"{by_bic.score(data.X[:50], data.Y[:50]):.2f} (mean of 4 entries)" in display.ax_.texts[0].get_text()
+    residual, spread = data.Y[:50] - by_bic.predict(data.X[:50]), data.Y[:50] - data.Y[:50].mean(axis=0)
+    pooled = 1 - (residual**2).sum() / (spread**2).sum()
+    assert f"{pooled:.2f} (all together)" in display.ax_.texts[0].get_text()
     many = PredictionDisplay.from_estimator(by_bic, np.tile(data.X, (5, 1, 1)), np.tile(data.Y, (5, 1)))
     assert many.points_.get_array().sum() == 5 * data.Y.size, "hexagons count every entry"
     assert saved(many.figure_)
@@ -313,6 +369,27 @@ def test_scores(data, by_bic):
     shapes = {tuple(map(tuple, points.get_paths()[0].vertices)) for points in grouped.points_}
     assert len(shapes) == 2, "groups differ in shape, not in colour alone"
     assert all(map(saved, (display.figure_, other.figure_, grouped.figure_)))
+
+
+def test_other_methods_show_what_they_have(data):
+    ridge = CPRidge(1).fit(data.X, data.Y)
+    assert len(ComponentsDisplay.from_estimator(ridge).axes_) == 3
+    assert plot_summary(ridge).get_size_inches()[1] < plot_summary(DST2R().fit(data.X, data.Y)).get_size_inches()[1] - 2
+    store = STORE(1).fit(data.X, data.Y)
+    for show in (ComponentsDisplay.from_estimator, plot_summary, selected_entries):
+        with pytest.raises(ValueError, match=r"components of STORE have 2 modes, its coefficient 3: .*X.reshape"):
+            show(store)
+    assert saved(ComponentsDisplay.from_estimator(STORE(1).fit(data.X.reshape(300, -1), data.Y)).figure_)
+    kernel = KernelHOLRR().fit(data.X[:50], data.Y[:50])
+    drawn = PredictionDisplay.from_estimator(kernel, data.X[50:90], data.Y[50:90], entry=(1,))
+    np.testing.assert_allclose(drawn.points_.get_offsets()[:, 0], kernel.predict(data.X[50:90])[:, 1])
+    for method in (ridge, store, kernel):
+        with pytest.raises(ValueError, match="has no joint path in l1: give a DST2R"):
+            RegularizationPathDisplay.from_estimator(method)
+        with pytest.raises(ValueError, match="has no transform"):
+            ScoresDisplay.from_estimator(method, data.X)
+        with pytest.raises(ValueError, match="has no cv_results_"):
+            CVDisplay.from_estimator(method)
 
 
 def test_axes_that_are_given_are_used(by_cv):

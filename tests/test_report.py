@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import r2_score
 
 from dst2r import DST2R, DST2RCV, make_tensor_regression
-from dst2r.baselines import HOLRR
+from dst2r.baselines import HOLRR, CPRidge
 from dst2r.report import write_report
-from dst2r.report.evidence import positions_of
+from dst2r.report.evidence import Choice, positions_of
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "<!--", "&lt;b&gt; $title ${x}")
 
@@ -27,7 +27,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.elements, self.texts, self._open = [], {}, []
+        self.text, self.elements, self.texts, self._open = text, [], {}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -289,6 +289,64 @@ def test_warnings_of_cross_validation(data, tmp_path):
     assert "edge" not in titles(DST2RCV((2,), n_l1=4, l2=[0.0, 1.0]).fit(data.X, data.Y), tmp_path)
 
 
+def test_errors_that_are_shown_are_those_of_the_rule(data):
+    rng = np.random.default_rng(0)
+    model = DST2RCV((1, 2, 3), n_l1=8, rule="1se").fit(data.X, data.Y)
+    found = model.cv_results_
+    shape = found["test_loss"].shape
+    for _ in range(50):
+        folds = rng.normal(size=(shape[0], 1, 1))
+        found["test_loss"][:] = 5 + folds + rng.exponential(0.5, shape) + 9 * (rng.random(shape) < 0.05)
+        found["n_parameters"][:] = rng.integers(1, 99, shape[1:])
+        choice = Choice.of(model)
+        close = choice.mean - choice.mean[choice.least] <= choice.error
+        assert found["n_parameters"].mean(axis=0)[choice.within] == found["n_parameters"].mean(axis=0)[close].min()
+
+
+def test_lowest_loss_at_the_largest_rank_is_told_even_if_another_was_chosen(data, tmp_path):
+    model = DST2RCV((1, 2, 3), n_l1=8, rule="1se").fit(data.X, data.Y)
+    found = model.cv_results_["test_loss"]
+    found[:, 2] = found[:, 1] - np.linspace(-0.01, 0.012, len(found))[:, None]  # better by less than a standard error
+    model.cv_results_["n_parameters"][:, 2] = model.cv_results_["n_parameters"][:, 1] + 5
+    assert model.best_rank_ == 2
+    assert "The largest rank that was tried has the lowest test loss" in titles(model, tmp_path)
+
+
+def test_more_entries_than_samples_and_a_fit_of_chance_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 12, 12)), rng.normal(size=(60, 2))
+    Y[:, 0] += 3 * X[:, 1, 2]
+    model = DST2R(2, l1=0.01).fit(X[:40], Y[:40])
+    page = page_of(model, X[40:], Y[40:] - 10, folder=tmp_path)
+    assert "The model does much worse on other data than on its own" in page.remarks()
+    assert "do worse than its mean would" in page.words
+    assert 'write_report(model, "report.html", other_X, other_Y)' in page.words
+    wide = "There are more predictor entries than samples"
+    assert wide in titles(DST2R().fit(X, Y), tmp_path)
+    assert wide not in titles(DST2R(l1="ebic").fit(X, Y), tmp_path)
+    assert wide not in titles(DST2R().fit(X[:, :4, :4], Y), tmp_path)
+
+
+def test_table_of_many_modes_runs_down_the_page(tmp_path):
+    data = make_tensor_regression(100, (4,), (4, 3, 2), rank=1, random_state=0)
+    page = page_of(DST2R().fit(data.X, data.Y), data.X, data.Y, folder=tmp_path)
+    assert "R² by Y mode 1 (rows) and Y mode 2 · Y mode 3 (columns)" in page.words
+    data = make_tensor_regression(100, (4,), (4, 4, 4), rank=1, random_state=0)
+    model = DST2R().fit(data.X, data.Y)
+    page = page_of(model, data.X, data.Y, folder=tmp_path)
+    assert "R² by Y mode 1 · Y mode 2 (rows) and Y mode 3 (columns)" in page.words
+    table = page.text.split("R² by Y mode 1")[-1].split("</table>")[0]
+    rows = re.findall(r'<tr><th scope="row">(\d) · (\d)</th>(.*?)</tr>', table)
+    assert len(rows) == 16
+    residual, spread = data.Y - model.predict(data.X), data.Y - data.Y.mean(axis=0)
+    truth = 1 - (residual**2).sum(axis=0) / np.maximum((spread**2).sum(axis=0), 1e-300)
+    for i, j, cells in rows:
+        shown = re.findall(r">([^<>]+)</td>", cells)
+        for value, text in zip(truth[int(i), int(j)], shown, strict=True):
+            if text != "–":
+                assert abs(float(text.replace("−", "-")) - value) < 0.006
+
+
 def test_components_that_cancel_are_named(by_bic, tmp_path):
     factors = [factor.copy() for factor in by_bic.cp_.factors]
     try:
@@ -324,6 +382,8 @@ def test_what_cannot_be_reported_is_named(data, by_bic, tmp_path):
         write_report(DST2R(), path)
     with pytest.raises(ValueError, match="DST2R or DST2RCV, not HOLRR"):
         write_report(HOLRR().fit(data.X, data.Y), path)
+    with pytest.raises(ValueError, match="DST2R or DST2RCV, not CPRidge"):
+        write_report(CPRidge(1).fit(data.X, data.Y), path)
     with pytest.raises(ValueError, match="Y was given without X"):
         write_report(by_bic, path, None, data.Y)
     with pytest.raises(ValueError, match="samples of X, in the same order"):

@@ -68,6 +68,8 @@ def reports(tmp_path_factory):
     model = DST2R(3).fit(data.X, data.Y)
     assert model.rank_ > 1
     pages["three"] = write_report(model, folder / "three.html", data.X, data.Y)
+    data = make_tensor_regression(100, (6,), (3, 16), rank=1, noise=1.0, random_state=1)
+    pages["columns"] = write_report(DST2R().fit(data.X, data.Y), folder / "columns.html", data.X, data.Y)
     data = make_tensor_regression(100, (6,), (), rank=1, noise=1.0, random_state=1)
     pages["scalar"] = write_report(DST2R().fit(data.X, data.Y), folder / "scalar.html", data.X, data.Y)
     data = make_tensor_regression(150, (100,), (100,), rank=1, sparsity=0.6, noise=3.0, random_state=2)
@@ -294,6 +296,15 @@ def test_paper_shows_the_chosen_point_and_opens_all_cards(visit):
     assert not any(browser.execute_script(states))
     pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     assert pdf.startswith(b"%PDF")
+
+
+def test_paper_cuts_no_table(visit):
+    wide = 673  # A4 less its margins
+    browser = visit("columns", wide, media="print")
+    edges = "return [...document.querySelectorAll('main table')].map((t) => t.getBoundingClientRect().right)"
+    found = browser.execute_script(edges)
+    assert len(found) > 3
+    assert max(found) <= wide + 1
 
 
 def test_without_script_the_tables_are_there(visit):

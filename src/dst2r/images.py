@@ -154,6 +154,16 @@ def to_image(array: ArrayLike, space: ImageSpace) -> Any:
     -------
     nibabel.Nifti1Image
         float32; zeros outside the mask.
+
+    Examples
+    --------
+    The first component of a model of images, and the coefficient for one entry of its responses:
+
+    >>> from dst2r.images import to_image
+    >>> weights, factors = model.cp_  # doctest: +SKIP
+    >>> a, b, c = (factor[:, 0] for factor in factors[:3])  # doctest: +SKIP
+    >>> to_image(np.einsum("i,j,k->ijk", a, b, c), space).to_filename("component1.nii.gz")  # doctest: +SKIP
+    >>> to_image(model.coef_[..., 0], space).to_filename("coefficient.nii.gz")  # doctest: +SKIP
     """
     values = np.asarray(array)
     if values.shape[:3] != space.mask.shape or values.ndim > 4:

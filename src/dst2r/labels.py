@@ -2,7 +2,29 @@
 
 A fitted estimator that was given labelled arrays holds a :class:`Labels` as ``labels_``; with plain arrays it is None.
 Three things are done here: names are taken off the arrays before a fit, the names of new arrays are compared with them,
-and results are given back with names. Nobody who brings plain arrays needs, or loads, the libraries.
+and results are given back with names: DataArrays where DataArrays came. Where a DataFrame came, predictions are arrays,
+as those of every estimator of scikit-learn, and ``set_output(transform="pandas")`` makes frames of component scores.
+Nobody who brings plain arrays needs, or loads, the libraries.
+
+Examples
+--------
+>>> import numpy as np, xarray as xr
+>>> from dst2r import DST2R
+>>> from dst2r.labels import labelled_coef, selected_entries
+>>> rng = np.random.default_rng(0)
+>>> X = xr.DataArray(rng.normal(size=(50, 3, 2)), dims=("patient", "gene", "tissue"))
+>>> X = X.assign_coords(gene=["TP53", "MYC", "KRAS"], tissue=["liver", "lung"])
+>>> Y = 2 * X.sel(gene="MYC", tissue="lung", drop=True) + 0.1 * rng.normal(size=50)
+>>> model = DST2R().fit(X, Y)
+>>> selected_entries(model)
+component  weight  mode    label  value
+1          1.993   gene    MYC     1.0000
+1          1.993   tissue  lung    1.0000
+>>> labelled_coef(model).sel(gene="MYC").round(1).to_series().to_dict()
+{'liver': 0.0, 'lung': 2.0}
+>>> model.predict(X.rename(gene="probe"))  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+ValueError: X has the dimensions ['patient', 'probe', 'tissue'], but the fit had ... 'gene' is missing. ...
 """
 
 from __future__ import annotations
@@ -30,6 +52,7 @@ __all__ = [
     "as_fitted",
     "bare",
     "check_samples",
+    "components_of",
     "is_xarray",
     "label_rows",
     "labelled_coef",
@@ -40,6 +63,7 @@ __all__ = [
 ]
 
 Label = str | int | float
+SHOWN = 60  # rows of a table that nobody asked to print
 
 
 @dataclass(frozen=True)
@@ -432,7 +456,7 @@ def labelled_factors(model: Any) -> list[DataArray]:
     """
     from xarray import DataArray
 
-    weights, factors = _components(model)
+    weights, factors = components_of(model)
     labels = labels_of(model)
     shared = {"component": np.arange(len(weights)) + 1, "weight": ("component", weights)}
     found = []
@@ -452,11 +476,12 @@ class Entry(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entries(Sequence[Entry]):
     """Long table of selected entries: a sequence of :class:`Entry` that prints as a table.
 
-    Components come in decreasing weight, modes in their order, entries of a mode in decreasing size.
+    Components come in decreasing weight, modes in their order, entries of a mode in decreasing size. ``print`` shows
+    all of a long table, a notebook its beginning.
     """
 
     rows: tuple[Entry, ...]
@@ -469,6 +494,10 @@ class Entries(Sequence[Entry]):
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.rows)
+
+    def __repr__(self) -> str:
+        more = len(self) - SHOWN
+        return f"{self[:SHOWN]}\n... and {more} more entries" if more > 0 else str(self)
 
     def __str__(self) -> str:
         cells = [(f"{r.component}", f"{r.weight:.4g}", r.mode, f"{r.label}", f"{r.value: .4f}") for r in self.rows]
@@ -513,7 +542,7 @@ def selected_entries(model: Any) -> Entries:
     >>> entries[0].component, entries[0].mode
     (1, 'x1')
     """
-    weights, factors = _components(model)
+    weights, factors = components_of(model)
     labels = labels_of(model)
     rows = []
     for r, weight in enumerate(weights):
@@ -536,10 +565,16 @@ def labels_of(model: Any) -> Labels:
     return labels
 
 
-def _components(model: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+def components_of(model: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """Weights and factors of a fitted model, a factor for each mode of its coefficient."""
     if not hasattr(model, "cp_"):
         raise ValueError(
             f"{type(model).__name__} has no components (cp_): fit it first, or give a model that has them."
         )
     weights, factors = model.cp_
+    if len(factors) != model.coef_.ndim:
+        raise ValueError(
+            f"the components of {type(model).__name__} have {len(factors)} modes, its coefficient {model.coef_.ndim}: "
+            "it takes the predictors as one vector. Fit it to such, X.reshape(len(X), -1), to see its components."
+        )
     return weights, factors

@@ -201,11 +201,49 @@ def r2_score(
     array([[1., 0.],
            [1., 1.]])
     """
+    return _by_entry("r2_score", Y, Y_pred, per_entry, sample_weight)
+
+
+def explained_variance_score(
+    Y: ArrayLike, Y_pred: ArrayLike, *, per_entry: bool = False, sample_weight: ArrayLike | None = None
+) -> float | FloatArray:
+    """`r2_score` of predictions that may be off by a constant in each response entry.
+
+    Examples
+    --------
+    >>> explained_variance_score([[[0, 1]], [[2, 3]]], [[[5, 1]], [[7, 3]]])
+    1.0
+    """
+    return _by_entry("explained_variance_score", Y, Y_pred, per_entry, sample_weight)
+
+
+def mean_squared_error(
+    Y: ArrayLike, Y_pred: ArrayLike, *, per_entry: bool = False, sample_weight: ArrayLike | None = None
+) -> float | FloatArray:
+    """Squared error, averaged over samples and, unless ``per_entry``, over the entries of the response.
+
+    Examples
+    --------
+    As a scorer of scikit-learn's tools, whose own errors take responses of two axes at most:
+
+    >>> from sklearn.metrics import make_scorer
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from dst2r import DST2R, make_tensor_regression
+    >>> data = make_tensor_regression(60, (4, 3), (2, 2), random_state=0)
+    >>> scorer = make_scorer(mean_squared_error, greater_is_better=False)
+    >>> cross_val_score(DST2R(), data.X, data.Y, scoring=scorer, cv=3).shape
+    (3,)
+    """
+    return _by_entry("mean_squared_error", Y, Y_pred, per_entry, sample_weight)
+
+
+def _by_entry(name: str, Y: ArrayLike, Y_pred: ArrayLike, per_entry: bool, sample_weight: ArrayLike | None) -> Any:
+    """A metric of scikit-learn for the entries of a response, or their mean."""
     # scikit-learn is slow to import, and the other metrics do without.
-    from sklearn.metrics import r2_score as sklearn_r2_score
+    import sklearn.metrics
 
     target, prediction = _responses(Y, Y_pred)
-    scores = sklearn_r2_score(
+    scores = getattr(sklearn.metrics, name)(
         target.reshape(len(target), -1),
         prediction.reshape(len(target), -1),
         sample_weight=sample_weight,
@@ -214,7 +252,13 @@ def r2_score(
     return np.reshape(scores, target.shape[1:]) if per_entry else float(scores)
 
 
-def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = None) -> float:
+@overload
+def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = ..., mode: None = ...) -> float: ...
+@overload
+def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = ..., mode: int) -> FloatArray: ...
+def pooled_r2(
+    Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = None, mode: int | None = None
+) -> float | FloatArray:
     """``1 - SSE / SST`` with both sums over all samples and response entries.
 
     Entries with more variance count for more, where `r2_score` counts all alike.
@@ -226,11 +270,13 @@ def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = Non
     center : array-like of shape y_shape, optional
         What SST is measured about; by default the mean of each response entry. Give the training mean to
         compare predictions of new samples with the best constant known beforehand.
+    mode : int, optional
+        A response mode, counted from 0: a score for each of its entries, with sums over all others.
 
     Returns
     -------
-    float
-        If `Y` does not vary, 1 for an exact prediction, else 0.
+    float, or ndarray of shape (e_mode,)
+        Where `Y` does not vary, 1 for an exact prediction, else 0.
 
     Examples
     --------
@@ -239,10 +285,68 @@ def pooled_r2(Y: ArrayLike, Y_pred: ArrayLike, *, center: ArrayLike | None = Non
     """
     target, prediction = _responses(Y, Y_pred)
     middle = target.mean(axis=0) if center is None else np.broadcast_to(_finite("center", center), target.shape[1:])
-    sse, sst = np.sum((target - prediction) ** 2), np.sum((target - middle) ** 2)
-    if sst == 0:
-        return float(sse == 0)
-    return float(1 - sse / sst)
+    n_modes = target.ndim - 1
+    if mode is not None and not -n_modes <= mode < n_modes:
+        raise ValueError(f"mode is {mode}; the response has {n_modes} modes, counted from 0.")
+    summed = tuple(axis for axis in range(target.ndim) if mode is None or axis != mode % n_modes + 1)
+    sse, sst = (np.sum((target - other) ** 2, axis=summed) for other in (prediction, middle))
+    scores = np.where(sst > 0, 1 - sse / np.where(sst > 0, sst, 1.0), sse == 0)
+    return float(scores) if mode is None else scores
+
+
+def permutation_importance(
+    estimator: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
+    *,
+    mode: int = 0,
+    n_repeats: int = 5,
+    random_state: int | np.random.Generator | None = None,
+) -> FloatArray:
+    """How much the score falls when an entry of a predictor mode is shuffled among the samples.
+
+    All predictors that share the entry move together: a tissue with all its genes, a time with all its places.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        With ``score(X, Y)``.
+    X, Y : array-like of shape (n, d_1, ..., d_p) and (n, e_1, ..., e_q)
+        Better samples that the fit did not see.
+    mode : int, default=0
+        A predictor mode, counted from 0.
+    n_repeats : int, default=5
+        How often each entry is shuffled.
+    random_state : int, Generator or None, default=None
+
+    Returns
+    -------
+    ndarray of shape (d_mode, n_repeats)
+        Score as it is, less the score with the entry shuffled: 0 for an entry that the model does not use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dst2r import DST2R
+    >>> X = np.random.default_rng(0).normal(size=(100, 3, 4))
+    >>> model = DST2R().fit(X, X[:, 1, 2])
+    >>> permutation_importance(model, X, X[:, 1, 2], mode=0, random_state=0).mean(axis=1) > 1
+    array([False,  True, False])
+    """
+    shuffled, Y = np.array(X), np.asarray(Y)
+    n_modes = shuffled.ndim - 1
+    if not -n_modes <= mode < n_modes:
+        raise ValueError(f"mode is {mode}; the predictor has {n_modes} modes, counted from 0.")
+    entries, draw = np.moveaxis(shuffled, mode % n_modes + 1, 0), np.random.default_rng(random_state)
+    whole = estimator.score(shuffled, Y)
+    falls = np.empty((len(entries), n_repeats))
+    for entry, row in zip(entries, falls, strict=True):
+        before = entry.copy()
+        for k in range(n_repeats):
+            entry[...] = before[draw.permutation(len(before))]
+            row[k] = whole - estimator.score(shuffled, Y)
+        entry[...] = before
+    return falls
 
 
 def _check_tolerance(tol: float) -> None:

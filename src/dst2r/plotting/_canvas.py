@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 POSITIVE, NEGATIVE = "#1f4e79", "#ef9b45"
 INK, FAINT = "0.1", "0.75"
 DASHES = ("-", (0, (4, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)))
-MAX_TICKS = 25  # a longer mode names some of its entries only
 MAX_LETTERS = 18
+LETTER, LINE = 0.075, 0.125  # inches that small print takes: a letter's width, a line's height
 
 
 def matplotlib(module: str) -> Any:
@@ -113,26 +114,40 @@ def default_names(n_x_modes: int, n_y_modes: int) -> list[str]:
 def entry_names(mode: Mode, size: int) -> list[str]:
     """Names of a mode's entries as they fit on a picture; positions where there are none."""
     labels = range(size) if mode.labels is None else mode.labels
-    texts = [k if isinstance(k, str) else f"{k:g}" for k in labels]
-    return [k if len(k) <= MAX_LETTERS else k[: MAX_LETTERS - 1] + "…" for k in texts]
+    return [shortened(k if isinstance(k, str) else f"{k:g}") for k in labels]
 
 
-def name_entries(axis: Axis, names: Sequence[str], size: Array | None = None, most: int = MAX_TICKS) -> None:
-    """Name the entries of a mode on an axis.
+def shortened(text: str, most: int = MAX_LETTERS) -> str:
+    """A text without its middle where it is too long: names often differ at their ends."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
 
-    A mode with too many names its entries of largest ``size``, as far as they are apart; at even distances without it.
+
+def name_entries(axis: Axis, names: Sequence[str], room: float, size: Array | None = None) -> None:
+    """Name the entries of a mode on an axis, ``room`` inches apart.
+
+    Where there is no room for all, those of largest ``size`` are named; at even distances without it.
     """
-    step = 1 + (len(names) - 1) // most
+    upright, step = spacing(names, room) if axis is axis.axes.xaxis else (False, math.ceil(LINE / room))
     shown = list(range(0, len(names), step))
     if size is not None and step > 1:
         shown = []
         for k in np.argsort(-size, kind="stable")[: np.count_nonzero(size)].tolist():
             if all(abs(k - other) >= step for other in shown):
                 shown.append(k)
-    upright = axis is axis.axes.xaxis and is_upright([names[k] for k in shown])
     axis.set_ticks(shown, [names[k] for k in shown], rotation=90 if upright else 0, fontsize="small")
 
 
-def is_upright(names: Sequence[str]) -> bool:
-    """Whether names below an axis stand upright, so as not to run into each other."""
-    return max(map(len, names), default=0) > (1 if len(names) > 12 else 2)
+def spacing(names: Sequence[str], room: float) -> tuple[bool, int]:
+    """Whether names below an axis stand upright, and every how many-th of them there is room for."""
+    letters = max(map(len, names), default=0)
+    level, upright = (math.ceil(need / room) for need in (LETTER * (letters + 0.6), LINE))
+    short_numbers = letters <= 4 and not any(name.strip("-.0123456789") for name in names)
+    return (False, level) if level <= upright or short_numbers else (True, upright)
+
+
+def inches(panel: Axes) -> Array:
+    """Width and height of a panel, about: its names take some of it."""
+    box = panel.bbox
+    return np.array([box.width, box.height]) / figure_of(panel).dpi

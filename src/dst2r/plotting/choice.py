@@ -109,8 +109,11 @@ class RegularizationPathDisplay:
             A new figure by default.
         """
         path = fitted(estimator, "path_")
-        if path is None:
-            raise ValueError("The model has no joint path: fit it with correction='full' or 'final'.")
+        if not has_joint_path(estimator):
+            raise ValueError(
+                f"{type(estimator).__name__} has no joint path in l1: "
+                "give a DST2R or DST2RCV, fitted with correction='full' or 'final'."
+            )
         by_name = isinstance(getattr(estimator, "l1", None), str)
         if values is None:
             values = "criterion" if by_name else "loss"
@@ -174,6 +177,11 @@ class RegularizationPathDisplay:
         ax.axhline(0.0, color=INK, lw=0.6, zorder=1)
         self.chosen_ = mark(ax, self.position[self.chosen], 0.0)
         ax.set_ylabel(f"{self.name} ({self.values.shape[1]} lines)")
+
+
+def has_joint_path(estimator: Any) -> bool:
+    """Whether a fitted model has a path in ``l1`` of all components; other methods have paths of their own."""
+    return hasattr(getattr(estimator, "path_", None), "relaxed")
 
 
 def _entries(path: L1Path, scale: Array) -> Array:
@@ -268,6 +276,7 @@ class CVDisplay:
         shape, label = {"min": ("o", "least loss"), "1se": ("D", "within 1 SE")}[rule]
         # The one that was taken lies filled in the other's ring where both are one.
         taken = rule == self.rule
+        label += ", taken" if taken else ""
         return mark(ax, x, mean[row, column], shape, filled=taken, size=6 if taken else 11, label=label)
 
     def _curves(self, ax: Axes, mean: Array, best: int) -> list[Line2D]:

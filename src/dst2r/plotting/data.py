@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dst2r.labels import as_fitted, labels_of
+from dst2r.labels import as_fitted
+from dst2r.metrics import pooled_r2
 from dst2r.plotting._canvas import FAINT, INK, POSITIVE, figure_of, fitted, matplotlib, one_axes, tidy
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class PredictionDisplay:
     ----------
     observed, predicted : array-like of the same shape
     score : float, optional
-        R², written in the corner: the mean over the entries of a response.
+        R², the mean over the entries of a response, written in the corner beside that of all entries together.
 
     Attributes
     ----------
@@ -63,11 +64,12 @@ class PredictionDisplay:
         ax : matplotlib Axes, optional
             A new figure by default.
         """
-        fitted(estimator, "coef_")
         score = estimator.score(X, y)  # compares names and samples, too
-        predicted, observed = np.asarray(estimator.predict(X)), np.asarray(as_fitted("y", y, labels_of(estimator).y))
+        labels = getattr(estimator, "labels_", None)
+        observed = np.asarray(y if labels is None else as_fitted("y", y, labels.y))
+        predicted = np.asarray(estimator.predict(X))
         if entry is not None:
-            shape = estimator.intercept_.shape
+            shape = observed.shape[1:]
             if len(entry) != len(shape) or not all(-d <= i < d for i, d in zip(entry, shape, strict=True)):
                 raise ValueError(f"entry is {entry}; expected the position of an entry in a response of shape {shape}.")
             place = np.ravel_multi_index([i % d for i, d in zip(entry, shape, strict=True)], shape)
@@ -95,7 +97,11 @@ class PredictionDisplay:
         ax.set(xlim=limits, ylim=limits, xlabel="predicted", ylabel="observed", aspect="equal")
         if self.score is not None:
             entries = self.observed[0].size
-            text = f"R² = {self.score:.2f}" + (f"\n(mean of {entries} entries)" if entries > 1 else "")
+            text = f"R² = {self.score:.2f}"
+            if entries > 1:
+                text += (
+                    f" (mean of {entries} entries)\nR² = {pooled_r2(self.observed, self.predicted):.2f} (all together)"
+                )
             ax.text(0.04, 0.96, text, transform=ax.transAxes, va="top", fontsize="small")
         tidy(ax)
         return self
@@ -166,6 +172,7 @@ class ScoresDisplay:
         ax : matplotlib Axes, optional
             A new figure by default.
         """
+        fitted(estimator, "transform")
         if fitted(estimator, "rank_") == 0:
             raise ValueError("The model has no components: there are no scores to draw.")
         scores = np.asarray(estimator.transform(X))

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dst2r.cp import Array
+from dst2r.labels import components_of
 from dst2r.plotting._canvas import (
     FAINT,
     INK,
+    LETTER,
+    LINE,
+    MAX_LETTERS,
     NEGATIVE,
     POSITIVE,
     default_names,
     figure_of,
     fitted,
-    is_upright,
+    inches,
     matplotlib,
     name_entries,
     names_of,
+    shortened,
+    spacing,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
 
 GAP = 0.45  # a component's largest bar reaches this far towards its neighbour
 ROW_WIDTH = 24.0  # in entries: more panels go to the next row
+ENTRY = LINE  # inches for one entry, so that a row of panels is four inches wide with the components' names
+BESIDE = 1.0  # inches for these
 
 
 class ComponentsDisplay:
@@ -108,14 +117,14 @@ class ComponentsDisplay:
         ax : sequence of matplotlib Axes, optional
             One for each mode; a new figure by default.
         """
-        weights, factors = fitted(estimator, "cp_")
+        weights, factors = components_of(estimator)
         names, texts, ordered = names_of(estimator, labels, mode_names)
         n_x_modes = len(factors) - estimator.intercept_.ndim
         return cls(weights, factors, n_x_modes, labels=texts, mode_names=names, ordered=ordered).plot(ax)
 
     def plot(self, ax: Sequence[Axes] | None = None) -> Self:
         """Draw; returns self."""
-        if ax is None:
+        if own := ax is None:
             figure = matplotlib("pyplot").figure(figsize=self.size(), layout="constrained")
             ax = self.new_axes(figure)
         self.axes_ = list(ax)
@@ -137,9 +146,10 @@ class ComponentsDisplay:
             self.bars_.append(bars)
             panel.hlines(rows, -0.5, len(factor) - 0.5, color=FAINT, lw=0.6, zorder=0)
             panel.set(xlim=(-0.6, len(factor) - 0.4), ylim=(rows.size - 0.45, -0.55))
-            panel.set_title(self.mode_names[k], fontsize="medium")
-            size = np.abs(factor).max(axis=1, initial=0.0)
-            name_entries(panel.xaxis, self.labels[k], None if self.ordered[k] else size)
+            panel.set_title(self.mode_names[k], fontsize="small")
+            size = None if self.ordered[k] else np.abs(factor).max(axis=1, initial=0.0)
+            wide = ENTRY * self._widths()[k] if own else inches(panel)[0]
+            name_entries(panel.xaxis, self.labels[k], wide / len(factor), size)
             panel.set_yticks(rows, [])
             panel.tick_params(length=0)
             panel.spines[:].set_visible(False)
@@ -151,7 +161,7 @@ class ComponentsDisplay:
     def size(self) -> tuple[float, float]:
         """Width and height of a figure for :meth:`new_axes`, in inches."""
         rows, widths = self._rows(), self._widths()
-        width = 1.0 + 0.15 * max(sum(widths[k] for k in row) for row in rows)
+        width = BESIDE + ENTRY * max(sum(widths[k] for k in row) for row in rows)
         return max(width, 2.5), sum(self._heights())
 
     def new_axes(self, figure: Any) -> list[Axes]:
@@ -169,13 +179,17 @@ class ComponentsDisplay:
 
     def _heights(self) -> list[float]:
         """Height of each row of panels in inches, with its title and the names below."""
-        letters = [max(map(len, self.labels[k])) if is_upright(self.labels[k]) else 1 for k in range(len(self.labels))]
+        below = []
+        for names, width in zip(self.labels, self._widths(), strict=True):
+            upright, _ = spacing(names, ENTRY * width / len(names))
+            below.append(LETTER * max(map(len, names)) if upright else LINE)
         bars = 0.4 * max(self.weights.size, 1.5)
-        return [0.5 + bars + 0.075 * max(letters[k] for k in row) for row in self._rows()]
+        return [0.5 + bars + max(below[k] for k in row) for row in self._rows()]
 
     def _widths(self) -> list[float]:
-        """Wider for more entries, but a mode of one stays legible and one of a thousand leaves room to the rest."""
-        return [float(np.clip(len(factor), 5, ROW_WIDTH)) for factor in self.factors]
+        """Wider for more entries and for a long title, but a mode of a thousand entries leaves room to the rest."""
+        least = [max(5.0, LETTER * (len(name) + 1) / ENTRY) for name in self.mode_names]
+        return [min(max(len(f), width), ROW_WIDTH) for f, width in zip(self.factors, least, strict=True)]
 
     def _rows(self) -> list[list[int]]:
         """Modes of each row of panels."""
@@ -206,6 +220,8 @@ class CoefficientDisplay:
         The modes that span a slice: rows and columns.
     n_slices : int, default=6
         How many slices to draw, those of largest norm first.
+    ordered : sequence of bool, optional
+        As for :class:`ComponentsDisplay`.
 
     Attributes
     ----------
@@ -231,12 +247,14 @@ class CoefficientDisplay:
         modes: tuple[int, int],
         *,
         n_slices: int = 6,
+        ordered: Sequence[bool] | None = None,
     ) -> None:
         self.coef = np.asarray(coef, dtype=float)
         self.labels = [list(k) for k in labels]
         self.mode_names = list(mode_names)
         self.modes = modes
         self.n_slices = n_slices
+        self.ordered = [True] * self.coef.ndim if ordered is None else list(ordered)
 
     @classmethod
     def from_estimator(
@@ -265,16 +283,16 @@ class CoefficientDisplay:
             For as many slices as there are Axes; a new figure by default.
         """
         coef = fitted(estimator, "coef_")
-        names, texts, _ = names_of(estimator, labels, mode_names)
+        names, texts, ordered = names_of(estimator, labels, mode_names)
         if coef.ndim == 1:  # one row
-            coef, names, texts = coef[None], ["", *names], [[""], *texts]
+            coef, names, texts, ordered = coef[None], ["", *names], [[""], *texts], [True, *ordered]
         if modes is None:
             modes = _longest(coef.shape, coef.ndim - estimator.intercept_.ndim)
         valid = len(modes) == 2 and len({m % coef.ndim for m in modes}) == 2 and max(map(abs, modes)) <= coef.ndim
         if not valid or max(modes) == coef.ndim:
             raise ValueError(f"modes is {modes}; expected two different modes of the {coef.ndim}, counted from 0.")
         row, column = (m % coef.ndim for m in modes)
-        return cls(coef, texts, names, (row, column), n_slices=n_slices).plot(ax)
+        return cls(coef, texts, names, (row, column), n_slices=n_slices, ordered=ordered).plot(ax)
 
     def plot(self, ax: Sequence[Axes] | None = None) -> Self:
         """Draw; returns self."""
@@ -295,57 +313,70 @@ class CoefficientDisplay:
             image = panel.imshow(shown, cmap=colors, vmin=-peak, vmax=peak, aspect="auto", interpolation="nearest")
             self.images_.append(image)
             self._dot(panel, slices[at])
-            panel.set_title(self._title(at), fontsize="small")
-            self._name(panel)
+            self._name(panel, np.abs(self.coef))
+            if ax is not None:
+                panel.set_title(self._title(at, "\n", named=True), fontsize="small")
+                panel.set(xlabel=self.mode_names[self.modes[1]], ylabel=self.mode_names[self.modes[0]])
         self.colorbar_: Colorbar = self.figure_.colorbar(self.images_[0], ax=self.axes_, shrink=0.8, aspect=25)
         self.colorbar_.set_label("coefficient (dots: negative)", fontsize="small")
         return self
 
-    def _name(self, panel: Axes) -> None:
-        row, column = self.modes
-        spec = panel.get_subplotspec()
-        inches = self._inches(panel)
-        name_entries(panel.xaxis, self.labels[column], most=max(2, int(inches[0] / 0.17)))
-        name_entries(panel.yaxis, self.labels[row], most=max(2, int(inches[1] / 0.17)))
+    def _name(self, panel: Axes, size: Array) -> None:
+        """Name the entries of both modes, of those without an order the largest."""
+        for mode, axis, room in zip(self.modes, (panel.yaxis, panel.xaxis), inches(panel)[::-1], strict=True):
+            largest = size.max(axis=tuple(k for k in range(size.ndim) if k != mode), initial=0.0)
+            name_entries(axis, self.labels[mode], room / len(largest), None if self.ordered[mode] else largest)
         panel.tick_params(length=2)
-        if spec is None or spec.is_last_row():
-            panel.set_xlabel(self.mode_names[column])
-        else:
-            panel.set_xticklabels([])
-        if spec is None or spec.is_first_col():
-            panel.set_ylabel(self.mode_names[row])
-        else:
-            panel.set_yticklabels([])
 
     def _dot(self, panel: Axes, values: Array) -> None:
         """Dots tell negative entries from positive ones where colours do not."""
         row, column = np.nonzero(values < 0)
-        inches = self._inches(panel)
-        cell = 72.0 * min(inches[0] / values.shape[1], inches[1] / values.shape[0])
+        cell = 72.0 * (inches(panel) / values.shape[::-1]).min()
         panel.scatter(column, row, s=np.clip(0.3 * cell, 0.8, 4.0) ** 2, color=INK, linewidths=0)
 
-    def _inches(self, panel: Axes) -> Array:
-        """Width and height of a panel, about: its names take some of it."""
-        box = panel.get_position()
-        return np.asarray(self.figure_.get_size_inches() * [box.width, box.height])
+    def _title(self, at: Sequence[int], between: str, *, named: bool = False, most: int = MAX_LETTERS) -> str:
+        """What the other modes are fixed at."""
+        pairs = [
+            (self.mode_names[k], shortened(self.labels[k][i], most)) for k, i in zip(self._others, at, strict=True)
+        ]
+        return between.join(
+            label if label.startswith(name) or not named else f"{name} {label}" for name, label in pairs
+        )
 
-    def _title(self, at: Sequence[int]) -> str:
-        """What the other modes are fixed at, a line for each."""
-        others = [k for k in range(self.coef.ndim) if k not in self.modes]
-        pairs = [(self.mode_names[k], self.labels[k][i]) for k, i in zip(others, at, strict=True)]
-        return "\n".join(label if label.startswith(name) else f"{name} {label}" for name, label in pairs)
+    @property
+    def _others(self) -> list[int]:
+        """Modes that are fixed in a slice."""
+        return [k for k in range(self.coef.ndim) if k not in self.modes]
 
     def _new_axes(self, n: int) -> list[Axes]:
-        longest = max(len(line) for at in self.slices_ for line in self._title(at).split("\n"))
-        n_columns = min(n, 3 if longest < 14 else 2)
+        """Panels in a figure of four inches, which tells once what they have in common."""
+        row, column = self.modes
+        names = self.labels[row]
+        wide = 3.0 - LETTER * max(map(len, names))  # all panels together, without the names and the colour bar
+        titles = [self._title(at, ", ") for at in self.slices_]
+        longest = LETTER * (max(map(len, titles)) + 1)
+        n_columns = min(n, 3 if longest < wide / 3 else 2)
         n_rows = math.ceil(n / n_columns)
-        lines = self.coef.ndim - 2
-        size = (4.0, 0.8 + n_rows * (1.25 + 0.16 * lines)) if n > 1 else (4.0, 3.2)
-        figure: Figure = matplotlib("pyplot").figure(figsize=size, layout="constrained")
-        panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-        for panel in panels[n:]:
-            panel.remove()
-        return list(panels[:n])
+        letters = max(int(wide / n_columns / LETTER), 4)
+        titles = [textwrap.fill(self._title(at, ", ", most=letters), letters + 1) for at in self.slices_]
+        upright, _ = spacing(self.labels[column], wide / n_columns / len(self.labels[column]))
+        below = LETTER * max(map(len, self.labels[column])) if upright else LINE
+        panel = 2.2 if n == 1 else float(np.clip(LINE * len(names) / 3, 1.1, 1.7))
+        above = LINE * (max(title.count("\n") for title in titles) + 1)
+        figure: Figure = matplotlib("pyplot").figure(
+            figsize=(4.0, 0.7 + below + n_rows * (panel + above + 0.1)), layout="constrained"
+        )
+        panels = list(figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False).ravel())
+        for empty in panels[n:]:
+            empty.remove()
+        for k, title in enumerate(titles):
+            panels[k].set_title(title, fontsize="small")
+            panels[k].tick_params(labelbottom=k + n_columns >= n)  # the lowest of its column
+        figure.supxlabel(self.mode_names[column], fontsize="medium")
+        figure.supylabel(self.mode_names[row], fontsize="medium")
+        if self._others:
+            figure.suptitle(f"by {', '.join(self.mode_names[k] for k in self._others)}", fontsize="small")
+        return panels[:n]
 
 
 def _longest(shape: Sequence[int], n_x_modes: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from dst2r.selection import CVSurface
 MOST_VALUES = 250_000  # factor entries in a page, over all points of the path
 LONGEST_LABEL = 60
 MOST_CELLS = 12_000  # response entries that are drawn one by one
+FEW_COLUMNS, MOST_ROWS = 8, 60  # of a table
 MOST_ENTRIES, MOST_SAMPLES, MOST_POINTS = 40, 150, 600  # of the pictures of predicted against observed
 
 
@@ -219,13 +221,13 @@ class Choice:
         surface = CVSurface(tuple(found["ranks"]), found["l1"], found["test_loss"], found["n_parameters"])
         mean = surface.loss.mean(axis=0)
         row, column = least = surface.choose("min")
-        # folds differ in difficulty, and that part is common to all models: errors are those of the difference
-        with np.errstate(invalid="ignore"):
-            excess = surface.loss - surface.loss[:, row, column][:, None, None]
+        # those by which the rule chooses: see CVSurface.choose
+        best = surface.loss[:, row, column]
         error = np.full(mean.shape, np.nan)
         usable = np.isfinite(mean)
-        if len(surface.loss) > 1:
-            error[usable] = excess[:, usable].std(axis=0, ddof=1) / np.sqrt(len(surface.loss))
+        if best.size > 1:
+            spread = (surface.loss[:, usable] - best[:, None]).std(axis=0, ddof=1)
+            error[usable] = np.minimum(spread, best.std(ddof=1)) / np.sqrt(best.size)
         return cls(surface, mean, error, least, surface.choose("1se"), surface.choose(model.rule))
 
     def rank(self, point: tuple[int, int]) -> int:
@@ -303,7 +305,7 @@ class Quality:
 
     def to_json(self, axes: Sequence[Axis]) -> dict[str, Any]:
         """For the pictures: R² of every entry (or its histogram), and points for some entries."""
-        names = _entry_names(axes, self.r2.size)
+        names = combinations(axes)
         known = np.flatnonzero(np.isfinite(self.r2))
         order = known[np.argsort(self.r2[known], kind="stable")]
         half = MOST_ENTRIES // 2
@@ -313,7 +315,7 @@ class Quality:
         rows = np.sort(draw.permutation(self.n)[:MOST_SAMPLES])
         entries = [
             {
-                "name": names(int(j)),
+                "name": names[j] or "the response",
                 "r2": _round(self.r2[j]),
                 "points": [[_round(self.observed[i, j]), _round(self.predicted[i, j])] for i in rows],
             }
@@ -340,25 +342,24 @@ class Quality:
         known = np.flatnonzero(np.isfinite(self.r2))
         order = known[np.argsort(self.r2[known], kind="stable")]
         some = order if order.size <= 2 * many else np.concatenate([order[:many], order[-many:]])
-        names = _entry_names(axes, self.r2.size)
-        return [(names(int(j)), float(self.r2[j])) for j in some]
+        names = combinations(axes)
+        return [(names[j] or "the response", float(self.r2[j])) for j in some]
 
 
-def _entry_names(axes: Sequence[Axis], n_y: int) -> Any:
-    shape = tuple(len(axis) for axis in axes)
+def rows_and_columns(axes: Sequence[Axis]) -> tuple[Sequence[Axis], Sequence[Axis]]:
+    """Modes that run down a table and those that run across: so many down that few columns remain, if rows allow."""
+    sizes = [len(axis) for axis in axes]
+    splits = [
+        k for k in range(1, len(axes)) if math.prod(sizes[k:]) <= FEW_COLUMNS and math.prod(sizes[:k]) <= MOST_ROWS
+    ]
+    k = min(splits, default=1)
+    return axes[:k], axes[k:]
 
-    def name(j: int) -> str:
-        if n_y == 1 and not axes:
-            return "the response"
-        return " · ".join(axis.labels[i] for axis, i in zip(axes, np.unravel_index(j, shape), strict=True))
 
-    return name
-
-
-def columns(axes: Sequence[Axis]) -> list[str]:
-    """Texts of all combinations of the entries of the second and later modes."""
+def combinations(axes: Sequence[Axis]) -> list[str]:
+    """Texts of all combinations of the entries of some modes."""
     texts = [""]
-    for axis in axes[1:]:
+    for axis in axes:
         texts = [f"{text} · {label}" if text else label for text in texts for label in axis.labels]
     return texts
 

@@ -25,15 +25,17 @@ from dst2r.cp import Array
 from dst2r.report.cards import card, reading
 from dst2r.report.evidence import (
     MOST_CELLS,
+    MOST_ROWS,
     Axis,
     Choice,
     Position,
     Quality,
     axes_of,
-    columns,
+    combinations,
     components,
     positions_of,
     reported,
+    rows_and_columns,
 )
 from dst2r.report.markup import bullets, chart, definitions, figure, paragraphs, table, wide_table
 from dst2r.report.words import (
@@ -41,6 +43,7 @@ from dst2r.report.words import (
     Remark,
     count,
     decimals,
+    explains,
     fit_sentence,
     glossary,
     how_chosen,
@@ -52,7 +55,7 @@ from dst2r.report.words import (
 )
 
 LIBRARIES = ("dst2r", "numpy", "scipy", "scikit-learn", "numba", "tensorly")
-MOST_COLUMNS, MOST_ROWS = 16, 60  # of a table of R²; more are drawn
+MOST_COLUMNS = 16  # of a table of R²; more are drawn
 MOST_LISTED = 10  # response entries that are listed in full
 
 
@@ -122,7 +125,7 @@ def report_html(model: Any, X: Any = None, Y: Any = None) -> str:
         choice=_choice(model, choice, left_out),
         components=_components(model, axes, positions, parts, left_out),
         quality=_quality(axes, own, quality),
-        again=_again(model, quality is not None, now),
+        again=_again(model, quality, now),
         glossary=definitions(glossary(model, choice)),
         evidence=_json(evidence),
         script=script,
@@ -131,7 +134,7 @@ def report_html(model: Any, X: Any = None, Y: Any = None) -> str:
 
 def _check(model: Any, X: Any, Y: Any) -> None:
     check_is_fitted(model)
-    if not hasattr(model, "cp_"):
+    if not hasattr(model, "null_loss_"):
         raise ValueError(f"a report needs a fitted DST2R or DST2RCV, not {type(model).__name__}.")
     if (X is None) != (Y is None):
         raise ValueError(
@@ -169,7 +172,9 @@ def _path(model: Any, positions: Sequence[Position]) -> dict[str, Any]:
 def _position(position: Position, name: str | None) -> str:
     """What a slider's point is, in words; also read aloud."""
     share = "" if math.isnan(position.explained) else f", {percent(position.explained)} explained"
-    score = f", {name} {position.criterion:,.0f}" if name and math.isfinite(position.criterion) else ""
+    score = (
+        f", {name} {position.criterion:,.0f}".replace("-", "−") if name and math.isfinite(position.criterion) else ""
+    )
     own = " (the reported model)" if position.reported else ""
     return f"l1 = {short(position.l1)}: {count(position.n_parameters, 'number')}{share}{score}{own}"
 
@@ -336,7 +341,7 @@ def _quality(axes: Sequence[Axis], own: Position, quality: Quality | None) -> st
 def _quality_words(quality: Quality) -> str:
     which = "the data of the fit" if quality.training else "other data than those of the fit"
     samples, known = count(quality.n, "sample"), quality.r2[np.isfinite(quality.r2)]
-    text = f"Predictions for {samples} of {which} explain {percent(quality.pooled)} of the variation of Y."
+    text = f"Predictions of Y for {samples} of {which} {explains(quality.pooled)}."
     if known.size > 1:
         low, middle, high = (decimals(value) for value in np.quantile(known, [0, 0.5, 1]))
         text += f" Entry by entry R² runs from {low} to {high}, with a median of {middle}."
@@ -361,7 +366,8 @@ def _r2(axes: Sequence[Axis], quality: Quality) -> str:
     counts = chart("histogram", "How many response entries have which R²; those below −0.1 are counted at −0.1.")
     if size > MOST_CELLS:
         return counts + lists
-    cells = quality.r2.reshape(len(axes[0]), -1)
+    down, _ = rows_and_columns(axes)
+    cells = quality.r2.reshape(math.prod(map(len, down)), -1)
     if cells.shape[1] <= MOST_COLUMNS and len(cells) <= MOST_ROWS:
         return _r2_table(axes, cells) + (lists if size > MOST_LISTED else "")
     return _r2_picture(axes, cells) + counts + lists
@@ -371,11 +377,12 @@ def _r2_table(axes: Sequence[Axis], cells: Array) -> str:
     def cell(value: float) -> str:
         return f'<td class="{_shade(value)}">{decimals(value) if np.isfinite(value) else "–"}</td>'
 
+    down, across = map(combinations, rows_and_columns(axes))
     rows = "".join(
         f'<tr><th scope="row">{escape(label)}</th>{"".join(map(cell, row))}</tr>'
-        for label, row in zip(axes[0].labels, cells, strict=True)
+        for label, row in zip(down, cells, strict=True)
     )
-    head = "".join(f'<th scope="col">{escape(name or "R²")}</th>' for name in columns(axes))
+    head = "".join(f'<th scope="col">{escape(name or "R²")}</th>' for name in across)
     return wide_table(_r2_caption(axes), f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody>", "heat")
 
 
@@ -385,7 +392,7 @@ def _r2_picture(axes: Sequence[Axis], cells: Array) -> str:
         for i, row in enumerate(cells)
         for j, value in enumerate(row)
     )
-    names, rows = columns(axes), axes[0].labels
+    rows, names = map(combinations, rows_and_columns(axes))
     across = f", columns from {names[0]} to {names[-1]}" if len(names) > 1 else ""
     caption = (
         f"{_r2_caption(axes)}: the stronger the colour, the better; orange is worse than the mean. "
@@ -401,7 +408,8 @@ def _r2_picture(axes: Sequence[Axis], cells: Array) -> str:
 def _r2_caption(axes: Sequence[Axis]) -> str:
     if len(axes) == 1:
         return f"R² by {axes[0].name}"
-    return f"R² by {axes[0].name} (rows) and {' · '.join(axis.name for axis in axes[1:])} (columns)"
+    down, across = (" · ".join(axis.name for axis in some) for some in rows_and_columns(axes))
+    return f"R² by {down} (rows) and {across} (columns)"
 
 
 def _shade(value: float) -> str:
@@ -419,8 +427,8 @@ def _scatter(quality: Quality) -> str:
     return f"<h3>Predicted against observed</h3>{choice}{chart('scatter', caption, square=True)}"
 
 
-def _again(model: Any, with_data: bool, now: datetime) -> str:
-    data = ", X, Y" if with_data else ""
+def _again(model: Any, quality: Quality | None, now: datetime) -> str:
+    data = "" if quality is None else ", X, Y" if quality.training else ", other_X, other_Y"
     call = (
         f"from dst2r import {type(model).__name__}\nfrom dst2r.report import write_report\n\n"
         f"model = {model.__repr__(N_CHAR_MAX=10**6)}\nmodel.fit(X, Y)\n"
@@ -428,8 +436,8 @@ def _again(model: Any, with_data: bool, now: datetime) -> str:
     )
     rows = [["Python", platform.python_version()], *([name, version(name)] for name in LIBRARIES)]
     words = [
-        "In Python, with the same X and Y, this gives the same model and this report. Where the fit had sample weights "
-        "or groups, give them to fit, too."
+        f"In Python, with the same X and Y{' and the same other data' if 'other' in data else ''}, this gives the same "
+        "model and this report. Where the fit had sample weights or groups, give them to fit, too."
     ]
     return (
         paragraphs(words)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dst2r.cp import max_rank
-from dst2r.report.evidence import Axis, Choice, Position, Quality
+from dst2r.report.evidence import Axis, Choice, Position, Quality, reported
 
 FEW_SAMPLES = 30
 FEW_PER_NUMBER = 10  # observed response values for each number of the model
 ALIKE = 0.9  # cosine from which two components are hard to tell apart
+MUCH_LESS = 0.2  # of the variation explained, on other data than those of the fit
 USELESS = -0.05  # R² below this is worse than the mean by more than chance and rounding
 
 
@@ -45,13 +46,23 @@ def decimals(value: float) -> str:
 
 def percent(share: float) -> str:
     """Share as a percentage, with a digit more where 100 or 0 would overstate it."""
-    return f"{100 * share:.1f}" + " %" if share > 0.985 or abs(share) < 0.1 else f"{100 * share:.0f} %"
+    digits = 1 if share > 0.985 or abs(share) < 0.1 else 0
+    return f"{100 * share:.{digits}f} %".replace("-", "−")
+
+
+def explains(share: float) -> str:
+    """What predictions do, as the end of a sentence."""
+    if share < 0:
+        return f"do worse than its mean would: they “explain” {percent(share)} of its variation"
+    return f"explain {percent(share)} of its variation"
 
 
 def extent(axes: Sequence[Axis]) -> str:
     """6 antigen × 5 receptor; sizes only where modes have no names of their own."""
     own = [axis for axis in axes if axis.name != f"{axis.side} mode {axes.index(axis) + 1}"]
-    return " × ".join(f"{len(axis)} {axis.name}" if own else f"{len(axis)}" for axis in axes) or "one number"
+    if not own:
+        return "\u00a0×\u00a0".join(f"{len(axis)}" for axis in axes) or "one number"
+    return " × ".join(f"{len(axis)} {axis.name}" for axis in axes)
 
 
 def title(axes: Sequence[Axis]) -> str:
@@ -87,7 +98,7 @@ def summary(model: Any, axes: Sequence[Axis], own: Position, quality: Quality | 
             f"which takes {count(model.n_parameters_, 'number')}. {fit_sentence(own)}"
         )
     if quality is not None and not quality.training:
-        second += f" On {count(quality.n, 'sample')} of other data it explains {percent(quality.pooled)}."
+        second += f" On {count(quality.n, 'sample')} of other data its predictions of Y {explains(quality.pooled)}."
     return [first, second]
 
 
@@ -170,7 +181,7 @@ def remarks(
     elif isinstance(model.l1, str):
         found += _of_criterion(model, positions)
     if quality is not None:
-        found += _of_quality(quality)
+        found += _of_quality(quality, positions[reported(positions)])
     return found
 
 
@@ -224,6 +235,7 @@ def _of_components(model: Any) -> list[Remark]:
 
 def _of_size(model: Any, axes: Sequence[Axis]) -> list[Remark]:
     n, n_y = model.n_samples_, math.prod(len(axis) for axis in axes if axis.side == "Y")
+    smaller = "rule='1se'" if hasattr(model, "cv_results_") else "a choice by cross-validation (DST2RCV)"
     per_number = n * n_y / max(model.n_parameters_, 1)
     if n >= FEW_SAMPLES and per_number >= FEW_PER_NUMBER:
         return []
@@ -232,7 +244,7 @@ def _of_size(model: Any, axes: Sequence[Axis]) -> list[Remark]:
         Remark(
             "There are few samples",
             f"The model rests on {facts}. Components, and which of their entries are zero, may change with a few more.",
-            "Trust predictions on new samples only; prefer a smaller rank, rule='1se' or a larger l1.",
+            f"Trust predictions on new samples only; prefer a smaller rank, {smaller} or a larger l1.",
         )
     ]
 
@@ -240,10 +252,11 @@ def _of_size(model: Any, axes: Sequence[Axis]) -> list[Remark]:
 def _of_choice(model: Any, choice: Choice) -> list[Remark]:
     found, ranks = [], choice.surface.ranks
     folds, _, n_l1 = choice.surface.loss.shape
-    if len(ranks) > 1 and choice.chosen[0] == len(ranks) - 1 and ranks[-1] < max_rank(model.coef_.shape):
+    if len(ranks) > 1 and choice.least[0] == len(ranks) - 1 and ranks[-1] < max_rank(model.coef_.shape):
+        was = "was chosen" if choice.chosen[0] == choice.least[0] else "has the lowest test loss"
         found.append(
             Remark(
-                "The largest rank that was tried was chosen",
+                f"The largest rank that was tried {was}",
                 f"The test loss was still falling at rank {ranks[-1]}; a larger rank may predict better.",
                 f"Try more ranks, for instance ranks=range(1, {2 * int(ranks[-1]) + 1}).",
             )
@@ -278,21 +291,43 @@ def _of_choice(model: Any, choice: Choice) -> list[Remark]:
 
 
 def _of_criterion(model: Any, positions: Sequence[Position]) -> list[Remark]:
+    found = []
+    n, n_x = model.n_samples_, math.prod(model.coef_.shape[: model.coef_.ndim - model.intercept_.ndim])
+    if n_x > n and model.l1 != "ebic" and model.rank_:
+        found.append(
+            Remark(
+                "There are more predictor entries than samples",
+                f"The {model.l1.upper()} prices the numbers of the model, but hardly that they were sought among "
+                f"{count(n_x)} entries in {count(n, 'sample')}: some of the entries that were found may be chance.",
+                "Test on other data; compare l1='ebic', which prices the search, and cross-validation (DST2RCV).",
+            )
+        )
     known = [position for position in positions if math.isfinite(position.criterion)]
     at = next((t for t, position in enumerate(known) if position.reported), None)
     if at != 0 or known[0].l1 == 0 or len(known) < 3:
-        return []
+        return found
     return [
+        *found,
         Remark(
             "The smallest penalty of the path was chosen",
             f"The {model.l1.upper()} was still falling where the path ends; an even smaller penalty might fit better.",
             "Add a ridge (l2), which lets the path begin at zero, get more samples, or give l1 as a number.",
-        )
+        ),
     ]
 
 
-def _of_quality(quality: Quality) -> list[Remark]:
+def _of_quality(quality: Quality, own: Position) -> list[Remark]:
     found = []
+    if not quality.training and own.explained - quality.pooled > MUCH_LESS:
+        found.append(
+            Remark(
+                "The model does much worse on other data than on its own",
+                f"It explains {percent(own.explained)} of the variation of Y on the data of the fit and "
+                f"{percent(quality.pooled)} on the other data: part of what it found is chance, or the data differ.",
+                "Judge the model by the other data; get more samples, take a smaller rank or a larger penalty, and "
+                "check that both were measured and scaled alike.",
+            )
+        )
     if quality.training:
         found.append(
             Remark(
@@ -355,7 +390,7 @@ def glossary(model: Any, choice: Choice | None) -> list[tuple[str, str]]:
             (
                 "Standard error",
                 "How uncertain a mean over folds is: here of the difference to the best model, fold by fold, since all "
-                "models find some folds harder than others.",
+                "models find some folds harder than others; at most that of the best model's own loss.",
             )
         )
     elif isinstance(model.l1, str):

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import lasso_path
 
 from dst2r.search import AUTO_STEP, MAX_STEPS, search
+from dst2r.simulation import make_tensor_regression
 from dst2r.statistics import GramStatistics
 
 SHAPES = [
@@ -466,3 +467,28 @@ def test_exact_fit_and_constant_columns(x_shape, y_shape):
         path = run(flat, Y)
         for f in path.factors:
             assert f[sum(x_shape) - x_shape[-1]] == 0
+
+
+def test_other_starts_of_a_weak_component_never_raise_the_loss():
+    """Noise has many local minima; the paper's start finds one, others often a better one, none is made worse."""
+    better = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        stats = GramStatistics.from_arrays(rng.normal(size=(200, 4, 4)), rng.normal(size=(200, 3, 3)))
+        one, many = search(stats), search(stats, n_starts=8)
+        assert many.loss[-1] <= one.loss[-1]
+        better += many.loss[-1] < one.loss[-1] * (1 - 1e-6)
+    assert better >= 3
+
+
+def test_a_strong_component_is_searched_from_the_paper_s_start_alone():
+    data = make_tensor_regression(300, (5, 4), (3,), rank=1, normalize=True, snr=5, random_state=0)
+    stats = GramStatistics.from_arrays(data.X, data.Y)
+    assert_array_equal(search(stats, n_starts=8).factors, search(stats).factors)
+
+
+def test_starts_are_as_many_as_there_are():
+    """One predictor and one response: there is no other place to start from, and none is needed."""
+    rng = np.random.default_rng(0)
+    stats = GramStatistics.from_arrays(rng.normal(size=(50, 1)), rng.normal(size=50))
+    assert_array_equal(search(stats, n_starts=8).factors, search(stats).factors)

@@ -19,6 +19,7 @@ from dst2r.search import SearchPath, search
 from dst2r.statistics.base import Statistics
 
 STAGE_TOL, STAGE_STEPS = 1e-2, 10  # between components only the residual matters, not its last digit
+WEAK_STARTS = 8  # of a component that noise could have led
 WANTED_TOL = 1e-2  # models to compare or to select from; what is selected is corrected to the end
 
 Mask = NDArray[np.bool_]
@@ -119,10 +120,11 @@ def grow(
         Told the number of components and the fit after each one.
     """
     growth = Growth([], [], [])
+    n_starts = 1 if recipe.correction == "none" else WEAK_STARTS  # the paper knows one
     coef, l1 = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf
     for r in range(1, rank + 1):
         residual = stats.residual(coef) if r > 1 else stats
-        path = search(residual, step_size=recipe.step_size, tol=recipe.tol)
+        path = search(residual, step_size=recipe.step_size, tol=recipe.tol, n_starts=n_starts)
         if len(path) == 0:
             break
         point = len(path) - 1 if pick is None else pick(path)

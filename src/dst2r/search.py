@@ -18,6 +18,8 @@ MAX_STEPS = 20_000
 WORKING_SET = 1024  # predictor entries among which a search goes on where G is out of reach
 ROUNDS = 3  # searches of a component at most, each with a better working set
 START_SWEEPS = 2
+WEAK = 4.0  # gains beyond BIC's price of so many times all entries leave no doubt where a component lies
+CANDIDATES = 512  # entries of C among which other starts are looked for
 CHECK_AT = 0.1  # of the largest l1: where slices outside of the working set are tested
 
 
@@ -75,6 +77,7 @@ def search(
     tol: float = 1e-5,
     l1_end: float = 0.0,
     max_steps: int = MAX_STEPS,
+    n_starts: int = 1,
 ) -> SearchPath:
     """Follow one component from zero until no step lowers the loss.
 
@@ -92,14 +95,27 @@ def search(
         A move back must lower the penalised loss by more than ``tol`` times the penalty of a step (the paper's gamma).
     l1_end : float
         Where to stop.
+    n_starts : int
+        Where a component gains hardly more than noise would, its first entry is in doubt, too: so many of the largest
+        entries of C, in different places, are tried, and the path with the least loss at its end is returned.
     """
+
+    def along(gram: GramStatistics) -> SearchPath:
+        first = gram.kkt_start()
+        path = _follow(gram, first, step_size, tol, l1_end, max_steps)
+        if n_starts == 1 or len(path) == 0 or not _weak(gram, path):
+            return path
+        starts = _other_starts(gram, first, n_starts - 1)
+        paths = [path, *(_follow(gram, start, step_size, tol, l1_end, max_steps) for start in starts)]
+        return min((found for found in paths if len(found)), key=lambda found: found.loss[-1])
+
     if isinstance(stats, GramStatistics):
-        return _search_gram(stats, step_size, tol, l1_end, max_steps)
+        return along(stats)
     if stats.n_x <= WORKING_SET:
-        return _search_gram(stats.as_gram(), step_size, tol, l1_end, max_steps)
+        return along(stats.as_gram())
     slices = _promising(stats)
     for _ in range(ROUNDS):
-        path = _search_gram(stats.restricted(slices).as_gram(), step_size, tol, l1_end, max_steps)
+        path = along(stats.restricted(slices).as_gram())
         path = path.embedded(slices, stats.x_shape)
         if len(path) == 0:
             break
@@ -110,10 +126,36 @@ def search(
     return path
 
 
-def _search_gram(
-    stats: GramStatistics, step_size: float | str, tol: float, l1_end: float, max_steps: int
+Start = tuple[float, int, int]  # an entry of C: its size and place
+
+
+def _weak(stats: GramStatistics, path: SearchPath) -> bool:
+    """Whether a component gains so little that noise could have led it."""
+    gain = stats.n_samples * stats.n_y * math.log(0.5 * stats.y_scale / max(float(path.loss[-1]), 1e-300))
+    return gain < WEAK * math.log(max(stats.n_samples, 2.0)) * sum(stats.x_shape + stats.y_shape)
+
+
+def _other_starts(stats: GramStatistics, first: Start, count: int) -> list[Start]:
+    """The next largest entries of C that share fewer than half of their places with each other and the first."""
+    shape, sizes = stats.x_shape + stats.y_shape, np.abs(stats.cross).ravel()
+    candidates = np.argpartition(-sizes, min(CANDIDATES, sizes.size) - 1)[:CANDIDATES]
+    candidates = candidates[np.lexsort((candidates, -sizes[candidates]))]
+    places = np.stack(np.unravel_index(candidates, shape), axis=1)
+    taken = [np.array(np.unravel_index(first[1] * stats.n_y + first[2], shape))]
+    starts: list[Start] = []
+    for entry, place in zip(candidates, places, strict=True):
+        if len(starts) == count:
+            break
+        if sizes[entry] > 0.0 and all(2 * np.count_nonzero(place == other) < len(shape) for other in taken):
+            taken.append(place)
+            starts.append((float(sizes[entry]), *divmod(int(entry), stats.n_y)))
+    return starts
+
+
+def _follow(
+    stats: GramStatistics, start: Start, step_size: float | str, tol: float, l1_end: float, max_steps: int
 ) -> SearchPath:
-    l1_max, x_entry, y_entry = stats.kkt_start()
+    l1_max, x_entry, y_entry = start
     x_offset, x_stride = _layout(stats.x_shape)
     y_offset, y_stride = _layout(stats.y_shape)
     n_a, n_b, P, Q = int(x_offset[-1]), int(y_offset[-1]), stats.n_x, stats.n_y

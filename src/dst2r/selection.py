@@ -164,11 +164,11 @@ def exact_path(
     upwards, downwards = np.flatnonzero(grid >= start), np.flatnonzero(grid < start)[::-1]
     for order in (upwards, downwards):
         point = coef
-        support, refit, loss = np.zeros(0, dtype=bool), coef, stats.loss(coef)
+        support: Mask | None = None
         for t in order:
             point = penalised(stats, point, float(grid[t]), tol=tol, max_iter=max_iter).coef.alive()
             before, support = support, point.ravel() != 0.0
-            if not np.array_equal(before, support):
+            if before is None or not np.array_equal(before, support):
                 refit, loss = point, stats.loss(point)
                 if criterion.affords(point.n_parameters()):
                     fit = least_squares(stats, point, support=support, tol=tol, max_iter=max_iter)

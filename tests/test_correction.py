@@ -461,10 +461,9 @@ def test_just_below_the_largest_covariance_the_vector_case_is_not_zero():
 def test_growth_keeps_every_rank_and_tells_about_it():
     data = planted((4, 3), (3,), rank=3, seed=14)
     stats, told = GramStatistics.from_arrays(data.X, data.Y), []
-    growth = grow(stats, 3, Recipe(), nested=True, on_component=lambda r, fit: told.append((r, fit)))
+    growth = grow(stats, 3, Recipe(), nested=True, on_component=lambda r, loss: told.append((r, loss)))
     assert [fit.coef.rank for fit in growth.fits] == [1, 2, 3]
-    assert [r for r, _ in told] == [1, 2, 3]
-    assert all(a is b for (_, a), b in zip(told, growth.fits, strict=True))
+    assert told == [(r, growth.fits[r - 1].model.loss) for r in (1, 2, 3)]
     assert len(growth.paths) == 3
     losses = [fit.model.loss for fit in growth.fits]
     assert losses == sorted(losses, reverse=True)
@@ -489,11 +488,12 @@ def test_without_correction_components_are_search_results_of_the_residual():
 def test_final_correction_starts_from_the_uncorrected_components():
     data = planted((4, 3), (3,), rank=2, seed=14)
     stats = GramStatistics.from_arrays(data.X, data.Y)
-    greedy = grow(stats, 2, Recipe(correction="none")).fits
-    final = grow(stats, 2, Recipe(correction="final")).fits
-    assert_allclose(final[0].model.loss, greedy[0].model.loss, rtol=1e-10)
-    assert final[1].model.loss < greedy[1].model.loss
-    ends = [least_squares(stats, fits[1].coef, tol=1e-8).coef.to_tensor() for fits in (greedy, final)]
+    greedy = grow(stats, 2, Recipe(correction="none"))
+    final = grow(stats, 2, Recipe(correction="final"))
+    for one, other in zip(greedy.paths, final.paths, strict=True):
+        assert_allclose(one.loss[-1], other.loss[-1], rtol=1e-10)
+    assert final.fits[-1].model.loss < greedy.fits[-1].model.loss
+    ends = [least_squares(stats, run.fits[-1].coef, tol=1e-8).coef.to_tensor() for run in (greedy, final)]
     assert_allclose(ends[0], ends[1], atol=1e-5 * np.abs(data.coef).max())
 
 

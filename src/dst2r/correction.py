@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dposv
+from scipy.linalg.lapack import dposv, dpotrf, dpotri
 
 from dst2r._kernels import lasso_quadratic
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one
@@ -25,7 +26,7 @@ WANTED_TOL = 1e-2  # models to compare or to select from; what is selected is co
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LocalModel:
     """Loss of a coefficient with its gradient and Gauss-Newton matrix in all factor entries (eqs. 9-11).
 
@@ -44,6 +45,12 @@ class LocalModel:
     loss: float
     gradient: Array
     hessian: Array
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Inverse of the Gauss-Newton matrix over the entries that are not zero."""
+        alive = np.flatnonzero(self.coef.ravel())
+        return _inverse(self.hessian[np.ix_(alive, alive)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,13 +89,36 @@ class Recipe:
     max_iter: int = 100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Growth:
-    """Models of rank 1, 2, ... from one run, the l1 each was corrected at, and every component's search path."""
+    """Models of rank 1, 2, ... from one run, or of the last rank alone.
+
+    Attributes
+    ----------
+    fits : list of Correction
+    l1 : list of float
+        That each of the fits was corrected at.
+    paths : list of SearchPath
+        Of all components.
+    n_iter : int
+        Correction steps in all.
+    """
 
     fits: list[Correction]
     l1: list[float]
     paths: list[SearchPath]
+    n_iter: int
+
+    def add(self, stats: Statistics, coef: CPCoefficient, l1: float, recipe: Recipe) -> Correction:
+        """Correct a coefficient, unless the paper is to be followed to the letter, and keep it."""
+        if recipe.correction == "none":
+            fit = Correction(local_model(stats, coef), 0, True)
+        else:
+            fit = penalised(stats, coef, l1, tol=WANTED_TOL, max_iter=recipe.max_iter)
+        self.fits.append(fit)
+        self.l1.append(l1)
+        self.n_iter += fit.n_iter
+        return fit
 
 
 def grow(
@@ -99,7 +129,7 @@ def grow(
     pick: Callable[[SearchPath], int] | None = None,
     relax: bool = False,
     nested: bool = False,
-    on_component: Callable[[int, Correction], None] | None = None,
+    on_component: Callable[[int, float], None] | None = None,
 ) -> Growth:
     """Add components one by one: search the residual, take a point of the path, correct.
 
@@ -117,11 +147,11 @@ def grow(
     nested : bool
         Whether the models of lower rank are wanted, too, or are only steps on the way.
     on_component : callable, optional
-        Told the number of components and the fit after each one.
+        Told the number of components and the loss after each one.
     """
-    growth = Growth([], [], [])
+    growth = Growth([], [], [], 0)
     n_starts = 1 if recipe.correction == "none" else WEAK_STARTS  # the paper knows one
-    coef, l1 = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf
+    coef, l1, loss = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf, 0.5 * stats.y_scale
     for r in range(1, rank + 1):
         residual = stats.residual(coef) if r > 1 else stats
         path = search(residual, step_size=recipe.step_size, tol=recipe.tol, n_starts=n_starts)
@@ -134,21 +164,36 @@ def grow(
             part = least_squares(
                 residual, part, support=part.ravel() != 0.0, tol=recipe.tol, max_iter=recipe.max_iter
             ).coef
-        coef = coef.append(part)
-        wanted = nested or r == rank
-        if recipe.correction == "none" or (recipe.correction == "final" and not wanted):
-            fit = Correction(local_model(stats, coef), 0, True)
-        else:
-            tol, steps = (WANTED_TOL, recipe.max_iter) if wanted else (STAGE_TOL, STAGE_STEPS)
-            fit = penalised(stats, coef, l1, tol=tol, max_iter=steps, last_step=wanted)
-        if recipe.correction == "full":
-            coef = fit.coef.alive()
-        growth.fits.append(fit)
-        growth.l1.append(l1)
+        coef, loss = coef.append(part), float(path.loss[point])
         growth.paths.append(path)
+        if nested or r == rank:
+            fit = growth.add(stats, coef, l1, recipe)
+            loss = fit.model.loss
+            if recipe.correction == "full":
+                coef = fit.coef.alive()
+        elif recipe.correction == "full":
+            coef, loss = _settled(stats, coef, l1, growth)
+            coef = coef.alive()
         if on_component is not None:
-            on_component(r, fit)
+            on_component(r, loss)
+    if growth.paths and not growth.fits:  # the residual was exhausted before the rank that was asked for
+        growth.add(stats, coef, l1, recipe)
     return growth
+
+
+def _settled(stats: Statistics, coef: CPCoefficient, l1: float, growth: Growth) -> tuple[CPCoefficient, float]:
+    """Corrected as far as the next search needs: by one step, if that lowers the loss about as much as it promised."""
+    model = local_model(stats, coef)
+    if l1 == 0.0:
+        step, promise = _newton_step(model.hessian + np.diag(1e-3 * model.hessian.diagonal()), model.gradient)
+        trial = model.coef.with_entries(model.coef.ravel() + step)
+        loss = stats.loss(trial)
+        if model.loss - loss >= 0.5 * promise:
+            growth.n_iter += 1
+            return trial, loss
+    fit = penalised(stats, model, l1, tol=STAGE_TOL, max_iter=STAGE_STEPS)
+    growth.n_iter += fit.n_iter
+    return fit.coef, fit.model.loss
 
 
 def restart(
@@ -221,7 +266,7 @@ def least_squares(
     support : ndarray of bool of shape (N,), optional
         Entries that may differ from zero, laid out as ``coef.ravel()``.
     """
-    return _descend(stats, start, 0.0, support, tol, max_iter, True)
+    return _descend(stats, start, 0.0, support, tol, max_iter)
 
 
 def penalised(
@@ -231,13 +276,9 @@ def penalised(
     *,
     tol: float = 1e-5,
     max_iter: int = 100,
-    last_step: bool = True,
 ) -> Correction:
-    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) by proximal Gauss-Newton steps.
-
-    Without the ``last_step`` it ends where one is known to gain no more than ``tol`` allows: that saves an expansion.
-    """
-    return _descend(stats, start, l1, None, tol, max_iter, last_step)
+    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) by proximal Gauss-Newton steps."""
+    return _descend(stats, start, l1, None, tol, max_iter)
 
 
 def penalty_weights(coef: CPCoefficient) -> Array:
@@ -254,7 +295,6 @@ def _descend(
     support: Mask | None,
     tol: float,
     max_iter: int,
-    last_step: bool,
 ) -> Correction:
     """Damped steps on local models; the objective never rises."""
     model = start if isinstance(start, LocalModel) else local_model(stats, start)
@@ -276,8 +316,6 @@ def _descend(
             accuracy = tol * tol * max(model.loss, 1e-14 * stats.y_scale) / gradient.size
             step, promise = _lasso_step(damped, gradient, entries[free], weights, accuracy)
         certified = damping <= 1e-2 and promise <= tol * tol * model.loss
-        if certified and not last_step:
-            return Correction(_without_idle(stats, model, l1), n_iter, True)
         trial_entries = entries.copy()
         trial_entries[free] += step
         trial = local_model(stats, model.coef.with_entries(trial_entries))
@@ -324,6 +362,17 @@ def _lasso_step(
     step = moved - entries
     quadratic = 0.5 * float((gradient + slope) @ step)
     return step, -quadratic - float(weights @ (np.abs(moved) - np.abs(entries)))
+
+
+def _inverse(hessian: Array) -> Array:
+    """Inverse of a positive semidefinite matrix, with a short ridge where it is singular."""
+    ridged = hessian.copy()
+    ridged.flat[:: len(ridged) + 1] += 1e-10 * float(hessian.diagonal().max())
+    root, failed = dpotrf(ridged.T, lower=1, overwrite_a=1)  # transposed: LAPACK wants columns
+    if failed:
+        return np.asarray(np.linalg.pinv(hessian, hermitian=True))
+    inverse, _ = dpotri(root, lower=1, overwrite_c=1)
+    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def _response_tangent(coef: CPCoefficient) -> Array:

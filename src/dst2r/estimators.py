@@ -100,8 +100,8 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
             sys.stderr.write(f"[dst2r] {text}\n")
 
     def _grow(self, stats: Statistics, rank: int, pick: Callable[[SearchPath], int] | None) -> Growth:
-        def tell(r: int, fit: Correction) -> None:
-            self._say(f"component {r} of {rank}: loss {fit.model.loss:.6g} after {fit.n_iter} correction steps")
+        def tell(r: int, loss: float) -> None:
+            self._say(f"component {r} of {rank}: loss {loss:.6g}")
 
         return grow(stats, rank, self._recipe, pick=pick, relax=self.relax, on_component=tell)
 
@@ -110,7 +110,7 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
         self.search_paths_: list[SearchPath] = growth.paths
         self.path_: L1Path | None = None
         self.l1_ = 0.0 if l1 is None else float(l1)
-        self.n_iter_ = sum(fit.n_iter for fit in growth.fits)
+        self.n_iter_ = growth.n_iter
         if not growth.fits:  # the responses do not vary with the predictors at all
             return least_squares(stats, CPCoefficient.empty(stats.x_shape, stats.y_shape))
         fit = growth.fits[-1]

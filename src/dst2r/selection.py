@@ -248,7 +248,7 @@ def averaged(stats: Statistics, fit: Correction, criterion: Criterion) -> Correc
     alive = np.flatnonzero(entries)
     if alive.size == 0:
         return fit
-    covariance = _inverse(model.hessian[np.ix_(alive, alive)])
+    covariance = model.covariance
     variance = covariance.diagonal()
     rise = entries[alive] ** 2 / (2.0 * variance)
     gain = criterion.n_values * np.log1p(rise / max(model.loss, criterion.floor)) - criterion.price
@@ -302,21 +302,33 @@ class CVSurface:
     loss: Array
     n_parameters: Array
 
-    def choose(self, rule: str) -> tuple[int, int]:
-        """Row and column of the least mean loss, or of the smallest model within one standard error of it.
-
-        The standard error is that of the difference to the best model over folds, since folds differ in difficulty for
-        all models alike, but at most that of the best model's own loss: one fold on which a model fails would make its
-        difference look uncertain, not large.
-        """
+    def least(self) -> tuple[int, int]:
+        """Row and column of the least mean loss."""
         mean = self.loss.mean(axis=0)
         row, column = divmod(int(np.argmin(mean)), mean.shape[1])
+        return row, column
+
+    def standard_error(self) -> Array:
+        """Of every model's excess over the least mean loss, shape (n_ranks, T); NaN with one fold.
+
+        It is that of the difference to the best model over folds, since folds differ in difficulty for all models
+        alike, but at most that of the best model's own loss: one fold on which a model fails would make its difference
+        look uncertain, not large.
+        """
+        best, usable = self.loss[:, *self.least()], np.isfinite(self.loss.mean(axis=0))
+        error = np.full(usable.shape, math.nan)
+        if best.size > 1:
+            spread = (self.loss[:, usable] - best[:, None]).std(axis=0, ddof=1)
+            error[usable] = np.minimum(spread, best.std(ddof=1)) / math.sqrt(best.size)
+        return error
+
+    def choose(self, rule: str) -> tuple[int, int]:
+        """Row and column of the least mean loss, or of the smallest model within one standard error of it."""
+        row, column = self.least()
         if rule == "1se" and self.loss.shape[0] > 1:
-            usable = np.isfinite(mean)
-            best = self.loss[:, row, column]
-            excess = np.where(usable, self.loss, 0.0) - best[:, None, None]
-            error = np.minimum(excess.std(axis=0, ddof=1), best.std(ddof=1)) / math.sqrt(best.size)
-            close = usable & (excess.mean(axis=0) <= error)
+            mean = self.loss.mean(axis=0)
+            # A difference on one fold alone is as large as its error: rounding must not decide.
+            close = mean - mean[row, column] <= self.standard_error() * (1.0 + 1e-6)
             size = np.where(close, self.n_parameters.mean(axis=0), math.inf)
             row, column = divmod(int(np.argmin(size)), size.shape[1])
         return row, column
@@ -365,7 +377,7 @@ def _paths_by_l1(
 ) -> Iterator[Candidates]:
     """The paper's components, all stopped at one l1, for each l1 in turn."""
     zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
-    runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax).fits for l1 in grid]
+    runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax, nested=True).fits for l1 in grid]
     for rank in ranks:
         coefs = [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
         yield coefs, np.array([float(c.n_parameters()) for c in coefs]), np.ones(grid.size, dtype=bool)
@@ -405,9 +417,8 @@ def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     alive = np.flatnonzero(entries)
     if alive.size == 0:
         return
-    covariance = _inverse(model.hessian[np.ix_(alive, alive)])
-    minimum = entries[alive] - covariance @ model.gradient[alive]
-    order = eliminate(covariance.copy(), minimum.copy(), 2.0 * criterion.worth(model.loss))
+    minimum = entries[alive] - model.covariance @ model.gradient[alive]
+    order = eliminate(model.covariance.copy(), minimum, 2.0 * criterion.worth(model.loss))
     while order.size:
         support = entries != 0.0
         support[alive[order]] = False
@@ -425,9 +436,7 @@ def _admit(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     if alive.size == 0 or dead.size == 0:
         return
     across = model.hessian[np.ix_(alive, dead)]
-    curvature = model.hessian[dead, dead] - np.einsum(
-        "ad,ad->d", across, _inverse(model.hessian[np.ix_(alive, alive)]) @ across
-    )
+    curvature = model.hessian[dead, dead] - np.einsum("ad,ad->d", across, model.covariance @ across)
     gain = model.gradient[dead] ** 2 / np.maximum(curvature, 1e-9 * model.hessian[dead, dead].max())
     worth = dead[gain > 2.0 * criterion.worth(model.loss)]
     worth = worth[np.argsort(-gain[np.isin(dead, worth)])]
@@ -504,10 +513,3 @@ def _without_dead(coef: CPCoefficient) -> CPCoefficient:
 def _solve(hessian: Array, right: Array) -> Array:
     _, solution, failed = dposv(hessian.T, right)  # transposed: LAPACK wants columns, and the matrix is symmetric
     return np.asarray(np.linalg.lstsq(hessian, right)[0]) if failed else np.asarray(solution)
-
-
-def _inverse(hessian: Array) -> Array:
-    """Inverse of a positive semidefinite matrix, with a short ridge where it is singular."""
-    ridge = 1e-10 * float(hessian.diagonal().max())
-    identity = np.eye(hessian.shape[0])
-    return _solve(hessian + ridge * identity, identity)

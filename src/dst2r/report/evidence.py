@@ -220,15 +220,9 @@ class Choice:
         found = model.cv_results_
         surface = CVSurface(tuple(found["ranks"]), found["l1"], found["test_loss"], found["n_parameters"])
         mean = surface.loss.mean(axis=0)
-        row, column = least = surface.choose("min")
-        # those by which the rule chooses: see CVSurface.choose
-        best = surface.loss[:, row, column]
-        error = np.full(mean.shape, np.nan)
-        usable = np.isfinite(mean)
-        if best.size > 1:
-            spread = (surface.loss[:, usable] - best[:, None]).std(axis=0, ddof=1)
-            error[usable] = np.minimum(spread, best.std(ddof=1)) / np.sqrt(best.size)
-        return cls(surface, mean, error, least, surface.choose("1se"), surface.choose(model.rule))
+        return cls(
+            surface, mean, surface.standard_error(), surface.least(), surface.choose("1se"), surface.choose(model.rule)
+        )
 
     def rank(self, point: tuple[int, int]) -> int:
         """Rank at a point."""

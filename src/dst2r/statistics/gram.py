@@ -226,7 +226,7 @@ def require_finite(array: Array, name: str) -> None:
 
 def centre(block: Array, weight: Array) -> Array:
     """Mean of every column; exactly its value where a column is constant, so that nothing is left of it."""
-    mean: Array = (weight * block).sum(axis=0) / weight.sum()
+    mean: Array = weight[:, 0] @ block / weight.sum()
     return np.where((block == block[0]).all(axis=0), block[0], mean)
 
 

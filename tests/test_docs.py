@@ -1,0 +1,180 @@
+"""The documentation: what its pages show runs as shown, and the built site leads nowhere that is not there."""
+
+import ast
+import contextlib
+import doctest
+import io
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS, SITE = ROOT / "docs", ROOT / "docs/_build/html"
+PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not {"_build", "gallery"} & set(p.parts))]
+FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<kind>[^\n]*)\n(?P<code>.*?)^(?P=ticks)$", re.M | re.S)
+LONG_COMMANDS = {"demo", "reproduce"}  # tested elsewhere
+
+needs_site = pytest.mark.skipif(
+    not (SITE / "index.html").exists(), reason="the site is not built: python -m sphinx -W -n docs docs/_build/html"
+)
+
+
+def blocks(page):
+    """Kind, code and first line of every fenced block."""
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        yield match["kind"].strip(), match["code"], text.count("\n", 0, match.start()) + 2
+
+
+def run_session(code, names, where):
+    """Run a ``>>>`` session; the complaints of doctest about it."""
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    test = doctest.DocTestParser().get_doctest(code, {}, where, where, 0)
+    test.globs = names  # the next block goes on with the same names
+    complaints = io.StringIO()
+    doctest.DocTestRunner(optionflags=flags).run(test, out=complaints.write, clear_globs=False)
+    return complaints.getvalue()
+
+
+def run_commands(code, where):
+    """Run the lines that begin with ``$ dst2r``, in this process."""
+    from typer.testing import CliRunner
+
+    from dst2r.cli.app import app
+
+    for line in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words[:1] != ["dst2r"] or LONG_COMMANDS & set(words):
+            continue
+        result = CliRunner().invoke(app, words[1:])
+        assert result.exit_code == 0, f"{where}: {line}\n{result.output}"
+
+
+def run_page(page):
+    """Run all blocks of a page from top to bottom, as a reader would."""
+    names, complaints = {"__name__": page.stem}, ""
+    for kind, code, line in blocks(page):
+        where = f"{page.name}, line {line}"
+        if kind == "pycon":
+            complaints += run_session(code, names, where)
+        elif kind == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile("\n" * (line - 1) + code, str(page), "exec"), names)
+        elif kind == "{code-block} python":  # shown only
+            ast.parse(code)
+        elif kind in {"console", "sh", "bash", ""}:
+            run_commands(code, where)
+    return complaints
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_runs_as_shown(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_page(page) == ""
+
+
+def test_a_wrong_page_is_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 2\n```\n\n```pycon\n>>> x\n3\n```\n")
+    assert "page.md, line 6" in run_page(page)
+    page.write_text("```python\nimport no_such_module\n```\n")
+    with pytest.raises(ModuleNotFoundError):
+        run_page(page)
+    page.write_text("```console\n$ dst2r predict none.dst2r X.npy -o Y.npy\n```\n")
+    with pytest.raises(AssertionError, match=r"none\.dst2r"):
+        run_page(page)
+
+
+class Links(HTMLParser):
+    """Ids of a page, where its links lead, and what it loads by itself."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = {name: value or "" for name, value in attrs}
+        self.ids |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif tag == "link" and not {"index", "search", "next", "prev"} & set(values.get("rel", "").split()):
+            self.loads.append(values.get("href", ""))
+        elif tag == "form":
+            self.links.append(values.get("action", ""))
+        elif "src" in values:
+            self.loads.append(values["src"])
+        self.loads += [part.split()[0] for part in values.get("srcset", "").split(",") if part.strip()]
+        self.loads += re.findall(r"url\(([^)]+)\)", values.get("style", ""))
+
+
+def broken(site):
+    """Complaints about links and loaded files of all pages in a folder."""
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    complaints = []
+    for path, page in pages.items():
+        for kind, targets in (("links to", page.links), ("loads", page.loads)):
+            for target in targets:
+                url = urlsplit(target.strip("\"' "))
+                if url.scheme in {"http", "https", "mailto"} or url.netloc:
+                    if kind == "loads":
+                        complaints.append(f"{path.name} loads {target} from the network")
+                    continue
+                if url.scheme == "data":
+                    continue
+                goal = (path.parent / unquote(url.path)).resolve() if url.path else path
+                if not goal.is_file():
+                    complaints.append(f"{path.name} {kind} {target}, which is not there")
+                elif url.fragment and goal.suffix == ".html" and unquote(url.fragment) not in pages[goal].ids:
+                    complaints.append(f"{path.name} {kind} {target}, which has no such place")
+    for path in site.rglob("*.css"):
+        for target in re.findall(r"url\(\s*['\"]?([^'\")]+)", path.read_text(encoding="utf-8")):
+            url = urlsplit(target)
+            if url.scheme == "data" or target.startswith("#"):
+                continue
+            if url.scheme or url.netloc or not (path.parent / unquote(url.path)).is_file():
+                complaints.append(f"{path.name} loads {target}, which is not there")
+    return sorted(set(complaints))
+
+
+@needs_site
+def test_all_links_of_the_site_lead_somewhere():
+    assert broken(SITE) == []
+
+
+def test_broken_links_are_seen(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<p id="here"><a href="b.html#there">.</a><a href="b.html#nowhere">.</a><a href="#here">.</a><a href="c.html">.</a>'
+        '<a href="https://example.org/">.</a><img src="data:,"><img src="https://example.org/x.png"><script src="x.js">'
+    )
+    (tmp_path / "b.html").write_text('<p id="there">')
+    (tmp_path / "x.css").write_text("a {background: url(//example.org/y.png)}")
+    assert broken(tmp_path) == [
+        "a.html links to b.html#nowhere, which has no such place",
+        "a.html links to c.html, which is not there",
+        "a.html loads https://example.org/x.png from the network",
+        "a.html loads x.js, which is not there",
+        "x.css loads //example.org/y.png, which is not there",
+    ]
+
+
+@needs_site
+def test_the_site_documents_every_public_name_and_command():
+    import typer.main
+
+    import dst2r
+    from dst2r import baselines, plotting
+    from dst2r.cli.app import app
+
+    shown = {path.stem for path in (SITE / "generated").glob("*.html")}
+    names = {f"dst2r.{name}" for name in dst2r.__all__ if name != "__version__"}
+    names |= {f"dst2r.baselines.{name}" for name in baselines.__all__}
+    names |= {f"dst2r.plotting.{name}" for name in plotting.__all__}
+    assert names <= shown
+    commands = Links((SITE / "cli.html").read_text(encoding="utf-8")).ids
+    assert {f"dst2r-{name}" for name in typer.main.get_command(app).commands} <= commands

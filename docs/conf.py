@@ -53,6 +53,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # a browser may not read other pages of a site that is opened from a folder
+html_context = {"default_mode": "auto"}
 html_sidebars = {page: [] for page in ("index", "start", "maths", "cli")}
 html_theme_options = {
     "logo": {"text": "dst2r"},

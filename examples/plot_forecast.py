@@ -29,7 +29,7 @@ for t in range(1, len(slow)):
     slow[t] = (0.95, 0.9) * slow[t - 1] + rng.standard_normal(2) * (0.31, 0.44)
 places = np.zeros((n_lat, n_lon, 2))
 places[3:5, 5:11, 0] = 1.0  # a warm tongue
-places[5:8, 1:3, 1] = 1.0  # a gyre in the south
+places[5:8, 1:3, 1] = 1.0  # a gyre in the north
 sea = slow[:-3] @ places.reshape(-1, 2).T + 1.5 * rng.standard_normal(
     (months, n_lat * n_lon)
 )

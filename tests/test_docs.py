@@ -115,7 +115,7 @@ class Links(HTMLParser):
 
 def broken(site):
     """Complaints about links and loaded files of all pages in a folder."""
-    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if "_static" not in path.parts}
     complaints = []
     for path, page in pages.items():
         for kind, targets in (("links to", page.links), ("loads", page.loads)):

@@ -89,7 +89,7 @@ sphinx_gallery_conf = {
     "default_thumb_file": "",
     "download_all_examples": False,
     "image_srcset": ["2x"],
-    "min_reported_time": 1e9,
+    "min_reported_time": 0,
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
@@ -108,6 +108,7 @@ def write_commands(app):
     command = typer.main.get_command(commands)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="dst2r")
     text = text[text.index("**Usage**") :]  # the page has a title of its own
+    text = re.sub(r"^\*\*Commands\*\*:.*?(?=^## )", "", text, flags=re.M | re.S)  # and a table of contents
     path = Path(app.outdir).parent / "commands.md"
     path.write_text(text, encoding="utf-8")
 

@@ -24,7 +24,8 @@ from dst2r.images import open_images, to_image
 # usual, its origin elsewhere than in a corner.
 
 rng = np.random.default_rng(0)
-folder, shape, n = Path(tempfile.mkdtemp()), (36, 42, 30), 150
+scratch = tempfile.TemporaryDirectory()
+folder, shape, n = Path(scratch.name), (36, 42, 30), 150
 affine = np.diag([4.0, 4.0, 4.0, 1.0])
 affine[:3, 3] = -70.0, -90.0, -50.0
 x, y, z = (np.linspace(-1.2, 1.2, d) for d in shape)
@@ -101,3 +102,4 @@ for ax, axis, name in zip(
     ax.set_title(name, color="white")
 bar = figure.colorbar(shown, ax=axes, shrink=0.8)
 bar.ax.tick_params(colors="white")
+scratch.cleanup()

@@ -28,7 +28,8 @@ data = make_tensor_regression(
     480, (6, 6), (4, 3), rank=2, normalize=True, noise=0.5, random_state=5
 )
 rows = np.split(rng.permutation(480), 6)
-folder = Path(tempfile.mkdtemp())
+scratch = tempfile.TemporaryDirectory()
+folder = Path(scratch.name)
 for k, site in enumerate(rows):
     stats = GramStatistics.from_arrays(data.X[site], data.Y[site])
     save(stats, folder / f"site-{k}.dst2r")
@@ -76,3 +77,4 @@ stream = DST2R(rank=2)
 for site in rows:
     stream.partial_fit(data.X[site], data.Y[site])
 print(f"batches against one fit: {relative_error(stream.coef_, at_once.coef_):.0e}")
+scratch.cleanup()

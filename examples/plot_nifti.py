@@ -57,9 +57,10 @@ X, space = open_images(folder / "sub-*.nii", mask=folder / "mask.nii.gz")
 print(X.shape, "from a grid of", space.shape)
 
 # %%
-# The fit: one component, thus one vector of entries along each axis.
+# The fit: one component, thus one vector of entries along each axis. EBIC asks more of an
+# entry than BIC, since there are many to choose from and few subjects.
 
-model = DST2R(rank=1, l2=1.0).fit(X[:120], ages[:120])
+model = DST2R(rank=1, l1="ebic", l2=1.0).fit(X[:120], ages[:120])
 print(model.statistics_)
 print(f"{model.n_parameters_} numbers for {model.coef_.size} voxels")
 print(f"R² of the 30 subjects left out: {model.score(X[120:], ages[120:]):.2f}")

@@ -48,7 +48,7 @@ print(X.shape, "->", Y.shape)
 # best, the smallest. The antibody signals are strongly correlated with each other,
 # hence the ridge ``l2``.
 
-model = DST2RCV(ranks=range(1, 9), n_l1=8, l2=0.2, standardize=True, rule="1se").fit(
+model = DST2RCV(ranks=range(1, 9), n_l1=6, l2=0.2, standardize=True, rule="1se").fit(
     X[train], Y[train]
 )
 print(f"rank {model.rank_}, {model.n_parameters_} numbers")

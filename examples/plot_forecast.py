@@ -53,7 +53,7 @@ print(X.shape, "->", Y.shape)
 # Cross-validation must not look into the future: scikit-learn's ``TimeSeriesSplit``
 # is given as ``cv``.
 
-model = DST2RCV(ranks=range(1, 5), n_l1=8, cv=TimeSeriesSplit(4), rule="1se").fit(
+model = DST2RCV(ranks=range(1, 5), n_l1=8, cv=TimeSeriesSplit(4)).fit(
     X[train], Y[train]
 )
 print("rank", model.rank_)

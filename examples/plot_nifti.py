@@ -57,8 +57,8 @@ X, space = open_images(folder / "sub-*.nii", mask=folder / "mask.nii.gz")
 print(X.shape, "from a grid of", space.shape)
 
 # %%
-# The fit: one component, thus one vector of entries along each axis. EBIC asks more of an
-# entry than BIC, since there are many to choose from and few subjects.
+# The fit: one component, thus one vector of entries along each axis. EBIC asks more of
+# an entry than BIC, since there are many to choose from and few subjects.
 
 model = DST2R(rank=1, l1="ebic", l2=1.0).fit(X[:120], ages[:120])
 print(model.statistics_)

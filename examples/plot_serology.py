@@ -45,8 +45,8 @@ print(X.shape, "->", Y.shape)
 
 # %%
 # Rank and penalty by cross-validation; of all models within one standard error of the
-# best, the smallest. The antibody signals are strongly correlated with each other, hence
-# the ridge ``l2``. Eight components can still be read; with more (try
+# best, the smallest. The antibody signals are strongly correlated with each other,
+# hence the ridge ``l2``. Eight components can still be read; with more (try
 # ``ranks=range(1, 11)``) the loss goes on falling, slowly.
 
 model = DST2RCV(ranks=range(1, 9), n_l1=8, l2=0.2, standardize=True, rule="1se").fit(

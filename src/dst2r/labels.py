@@ -478,7 +478,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Entries(Sequence[Entry]):
-    """Long table of selected entries: a sequence of :class:`Entry` that prints as a table.
+    """Long table of selected entries: a sequence of ``Entry`` that prints as a table.
 
     Components come in decreasing weight, modes in their order, entries of a mode in decreasing size. ``print`` shows
     all of a long table, a notebook its beginning.

@@ -46,7 +46,7 @@ class STORE(TensorRegressor):
         Number K of components, or candidates.
     sparsity : float, tuple of float or "auto", default="auto"
         Share of *zeros* in the factor vectors of every response mode, as in
-        :func:`dst2r.simulation.make_tensor_regression`; the paper's :math:`s_0` is one minus it. A tuple
+        :func:`dst2r.make_tensor_regression`; the paper's :math:`s_0` is one minus it. A tuple
         gives every response mode its own. ``round(d_j * sparsity)`` entries are zero; one at least is not.
     n_restarts : int, default=3
         Pairs of starts from random numbers; the best objective wins.

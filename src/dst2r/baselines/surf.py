@@ -66,7 +66,7 @@ class SURF(TensorRegressor):
         Number of components.
     n_parameters_ : int
         Free numbers of the factors: non-zero entries less the scales that modes share.
-    l1_ : ndarray of shape (rank_,)
+    l1_ : ndarray of shape (R,)
         Penalty of every component, in the order in which they were found.
     search_paths_ : list of SearchPath
         Path of every component tried on all the data, in that order.

@@ -176,7 +176,7 @@ def r2_score(Y: Any, prediction: Any, sample_weight: Any = None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class DaskStatistics(RowStatistics):
-    """:class:`RowStatistics` of a Dask array: every product is a pass of tasks over its chunks, added up by a tree.
+    """``RowStatistics`` of a Dask array: every product is a pass of tasks over its chunks, added up by a tree.
 
     The predictors stay where they are, but for parts of at most ``LOCAL_BYTES``. Responses and weights are held here,
     and their chunks go along with the tasks.
@@ -252,7 +252,7 @@ class DaskStatistics(RowStatistics):
         )
 
     def _tasks(self, function: Callable[..., Any], *args: Any) -> list[Delayed]:
-        """One pass: a task for each chunk, which calls a function of that chunk's :class:`RowStatistics`."""
+        """One pass: a task for each chunk, which calls a function of that chunk's ``RowStatistics``."""
         from dask.delayed import delayed
 
         self.passes[0] += 1

@@ -123,7 +123,7 @@ class RowStatistics(Statistics):
         Parameters
         ----------
         of_block : callable
-            Takes predictors (b, P), float32 or float64, which are centred up to :attr:`offset`, responses (b, Q) and
+            Takes predictors (b, P), float32 or float64, which are centred up to ``offset``, responses (b, Q) and
             weights (b,) of a block; returns arrays. May be sent elsewhere: it must not refer to ``self``.
         n_rows : int, optional
             Rows of a block, where what ``of_block`` returns is larger than a block of the usual size.
@@ -176,7 +176,7 @@ class RowStatistics(Statistics):
         return n_x <= CUT_SHARE * self.n_x
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[NDArray[Any], slice]]:
-        """Blocks of rows, centred up to :attr:`offset` and scaled, and their places in Y; valid until the next one."""
+        """Blocks of rows, centred up to ``offset`` and scaled, and their places in Y; valid until the next one."""
         n_rows = min(n_rows or self._block_rows(), len(self.Y))
         shift = self._shift if self._shift.any() else None
         factor = None if self.x_scale is None else (1.0 / self.x_scale).astype(self.dtype)

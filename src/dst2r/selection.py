@@ -327,8 +327,8 @@ class CVSurface:
         row, column = self.least()
         if rule == "1se" and self.loss.shape[0] > 1:
             mean = self.loss.mean(axis=0)
-            # A difference on one fold alone is as large as its error: rounding must not decide.
-            close = mean - mean[row, column] <= self.standard_error() * (1.0 + 1e-6)
+            # A difference that one fold alone makes is as large as its error, and no evidence: it must not be a tie.
+            close = mean - mean[row, column] <= 1.05 * self.standard_error()
             size = np.where(close, self.n_parameters.mean(axis=0), math.inf)
             row, column = divmod(int(np.argmin(size)), size.shape[1])
         return row, column

@@ -50,7 +50,7 @@ class LocalModel:
     def covariance(self) -> Array:
         """Inverse of the Gauss-Newton matrix over the entries that are not zero."""
         alive = np.flatnonzero(self.coef.ravel())
-        return _inverse(self.hessian[np.ix_(alive, alive)])
+        return inverse(self.hessian[np.ix_(alive, alive)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,8 @@ class Growth:
         if recipe.correction == "none":
             fit = Correction(local_model(stats, coef), 0, True)
         else:
-            fit = penalised(stats, coef, l1, tol=WANTED_TOL, max_iter=recipe.max_iter)
+            # Without penalty, the last step is the first of the path that comes next (selection.local_path).
+            fit = penalised(stats, coef, l1, tol=WANTED_TOL, max_iter=recipe.max_iter, last_step=l1 > 0.0)
         self.fits.append(fit)
         self.l1.append(l1)
         self.n_iter += fit.n_iter
@@ -266,7 +267,7 @@ def least_squares(
     support : ndarray of bool of shape (N,), optional
         Entries that may differ from zero, laid out as ``coef.ravel()``.
     """
-    return _descend(stats, start, 0.0, support, tol, max_iter)
+    return _descend(stats, start, 0.0, support, tol, max_iter, True)
 
 
 def penalised(
@@ -276,9 +277,13 @@ def penalised(
     *,
     tol: float = 1e-5,
     max_iter: int = 100,
+    last_step: bool = True,
 ) -> Correction:
-    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) by proximal Gauss-Newton steps."""
-    return _descend(stats, start, l1, None, tol, max_iter)
+    """Minimise ``loss + l1 sum_r ||B_r||_1`` (eq. 1) by proximal Gauss-Newton steps.
+
+    Without the ``last_step`` it ends where one is known to gain no more than ``tol`` allows, and does not make it.
+    """
+    return _descend(stats, start, l1, None, tol, max_iter, last_step)
 
 
 def penalty_weights(coef: CPCoefficient) -> Array:
@@ -295,6 +300,7 @@ def _descend(
     support: Mask | None,
     tol: float,
     max_iter: int,
+    last_step: bool,
 ) -> Correction:
     """Damped steps on local models; the objective never rises."""
     model = start if isinstance(start, LocalModel) else local_model(stats, start)
@@ -316,6 +322,8 @@ def _descend(
             accuracy = tol * tol * max(model.loss, 1e-14 * stats.y_scale) / gradient.size
             step, promise = _lasso_step(damped, gradient, entries[free], weights, accuracy)
         certified = damping <= 1e-2 and promise <= tol * tol * model.loss
+        if certified and not last_step:
+            return Correction(_without_idle(stats, model, l1), n_iter, True)
         trial_entries = entries.copy()
         trial_entries[free] += step
         trial = local_model(stats, model.coef.with_entries(trial_entries))
@@ -364,7 +372,7 @@ def _lasso_step(
     return step, -quadratic - float(weights @ (np.abs(moved) - np.abs(entries)))
 
 
-def _inverse(hessian: Array) -> Array:
+def inverse(hessian: Array) -> Array:
     """Inverse of a positive semidefinite matrix, with a short ridge where it is singular."""
     ridged = hessian.copy()
     ridged.flat[:: len(ridged) + 1] += 1e-10 * float(hessian.diagonal().max())

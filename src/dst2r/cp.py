@@ -100,10 +100,8 @@ class CPCoefficient:
 
     def with_entries(self, entries: Array) -> CPCoefficient:
         """Coefficient of the same shape from a vector laid out as :meth:`ravel`."""
-        ends = accumulate(f.size for f in self.factors)
-        factors = tuple(
-            entries[end - f.size : end].reshape(f.shape).copy() for f, end in zip(self.factors, ends, strict=True)
-        )
+        entries, ends = entries.copy(), accumulate(f.size for f in self.factors)
+        factors = tuple(entries[end - f.size : end].reshape(f.shape) for f, end in zip(self.factors, ends, strict=True))
         return CPCoefficient(factors, self.n_x_modes)
 
     def take(self, components: Sequence[int] | NDArray[np.integer[Any]]) -> CPCoefficient:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 from scipy.special import expit
 
@@ -18,6 +19,7 @@ from dst2r.correction import (
     Mask,
     Recipe,
     grow,
+    inverse,
     least_squares,
     local_model,
     penalised,
@@ -131,8 +133,10 @@ def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
     One expansion serves all points, so a path costs about as much as one correction step.
     """
     entries, weights = model.coef.ravel(), penalty_weights(model.coef)
-    moved, slope = entries.copy(), model.gradient.copy()
     tol = 1e-6 * max(float(entries @ model.hessian @ entries), 1e-300) / max(1, entries.size)
+    refits = LocalRefits(model, np.arange(entries.size), inverse(model.hessian))
+    moved = refits.on(np.ones(entries.size, dtype=bool))[0]
+    slope = model.gradient + model.hessian @ (moved - entries)
     coefs, relaxed, losses = [], [], []
     support = np.zeros(0, dtype=bool)
     for l1 in grid:
@@ -141,7 +145,7 @@ def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
         before, coef = support, _without_dead(model.coef.with_entries(moved))
         support = coef.ravel() != 0.0
         if not np.array_equal(before, support):
-            entries, loss = _local_refit(model, support)
+            entries, loss = refits.on(support)
             refit = model.coef.with_entries(entries)
         coefs.append(coef)
         relaxed.append(refit)
@@ -177,16 +181,23 @@ def exact_path(
     return _path(grid, losses, coefs, relaxed, criterion)
 
 
-def joint_path(stats: Statistics, fit: Correction, start: float, grid: Array, criterion: Criterion) -> L1Path:
+def joint_path(
+    stats: Statistics, fit: Correction, start: float, grid: Array, criterion: Criterion, *, tested: bool = False
+) -> L1Path:
     """Path by the local model where that can be trusted, else exact.
 
     A point can be trusted if its true loss is not worse than the model's by more than the price of one number; others
     get an infinite criterion. If the point that the model would choose is among those, or there was no fit without
-    penalty to expand around, the path is exact.
+    penalty to expand around, the path is exact. Where all points will be ``tested`` on other data, which finds the bad
+    ones, too, that point alone is looked at.
     """
     if start == 0.0:
         path = local_path(fit.model, grid, criterion)
-        truth = stats.prediction_losses(path.relaxed, stats.x_mean, stats.y_mean)
+        if tested:
+            known, supposed = stats.loss(path.relaxed[path.chosen]), float(path.loss[path.chosen])
+            if supposed * math.exp(criterion.price / criterion.n_values) >= known:
+                return path
+        truth = losses_of(stats, path.relaxed, stats.x_mean, stats.y_mean)
         if truth[0] > fit.model.loss:  # the step from the fit to the model's minimum went astray
             path.coefs[0] = path.relaxed[0] = fit.coef
             truth[0] = path.loss[0] = fit.model.loss
@@ -347,9 +358,16 @@ def fold_surface(
     loss, size = np.empty((1, len(ranks), grid.size)), np.empty((1, len(ranks), grid.size))
     by_rank = _paths_by_l1 if recipe.correction == "none" else _paths_by_rank
     for row, (coefs, sizes, usable) in enumerate(by_rank(train, ranks, grid, relax, recipe)):
-        loss[0, row] = np.where(usable, test.prediction_losses(coefs, train.x_mean, train.y_mean), math.inf)
+        loss[0, row] = np.where(usable, losses_of(test, coefs, train.x_mean, train.y_mean), math.inf)
         size[0, row] = sizes
     return CVSurface(ranks, grid, loss, size)
+
+
+def losses_of(stats: Statistics, coefs: Sequence[CPCoefficient], x_mean: Array, y_mean: Array) -> Array:
+    """:meth:`Statistics.prediction_losses` of coefficients of which neighbours may be one and the same."""
+    different = {id(coef): coef for coef in coefs}
+    losses = dict(zip(different, stats.prediction_losses(list(different.values()), x_mean, y_mean), strict=True))
+    return np.array([losses[id(coef)] for coef in coefs])
 
 
 Candidates = tuple[list[CPCoefficient], Array, Mask]  # along the path in l1, their numbers, and which may be chosen
@@ -368,7 +386,7 @@ def _paths_by_rank(
             yield [zero] * grid.size, np.zeros(grid.size), np.ones(grid.size, dtype=bool)
             continue
         last = min(rank, len(growth.fits)) - 1
-        path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion)
+        path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion, tested=True)
         yield (path.relaxed if relax else path.coefs), path.n_parameters, np.isfinite(path.criterion)
 
 
@@ -417,13 +435,14 @@ def _prune(stats: Statistics, fit: Correction, criterion: Criterion) -> Iterator
     alive = np.flatnonzero(entries)
     if alive.size == 0:
         return
+    refits = LocalRefits(model, alive, model.covariance)
     minimum = entries[alive] - model.covariance @ model.gradient[alive]
     order = eliminate(model.covariance.copy(), minimum, 2.0 * criterion.worth(model.loss))
     while order.size:
         support = entries != 0.0
         support[alive[order]] = False
         mask = fit.coef.with_entries(support.astype(float))
-        loss = _local_refit(model, support)[1]
+        loss = refits.on(support)[1]
         yield fit.coef, support, criterion(loss, mask.n_parameters(), int(mask.living().sum()))
         order = order[: order.size // 2]
 
@@ -480,19 +499,38 @@ def _compact(stats: Statistics, fit: Correction) -> Correction:
     return least_squares(stats, fit.coef.alive(), support=fit.coef.alive().ravel() != 0.0)
 
 
-def _local_refit(model: LocalModel, support: Mask) -> tuple[Array, float]:
-    """Minimise the local model over a support; return the entries and the loss that it predicts."""
-    entries = model.coef.ravel()
-    alive = np.flatnonzero(support)
-    refit = np.where(support, entries, 0.0)
-    step = refit - entries
-    slope = model.gradient + model.hessian @ step
-    loss = model.loss + 0.5 * float((model.gradient + slope) @ step)
-    if alive.size:
-        move = -_solve(model.hessian[np.ix_(alive, alive)], slope[alive])
-        refit[alive] += move
-        loss += 0.5 * float(slope[alive] @ move)
-    return refit, loss
+class LocalRefits:
+    """Minima of a local model over supports that shrink: each is made of the one before.
+
+    Entries D leave at the cost of ``θ_D' (Σ_DD)^-1 θ_D / 2``, and the others take over what they can; Σ is the inverse
+    Gauss-Newton matrix of the entries that are left.
+    """
+
+    def __init__(self, model: LocalModel, alive: NDArray[np.intp], covariance: Array) -> None:
+        entries, slope = model.coef.ravel(), model.gradient[alive]
+        move = covariance @ slope
+        self._size = entries.size
+        self._all = alive, covariance, entries[alive] - move, model.loss - 0.5 * float(slope @ move)
+        self._now = self._all
+
+    def on(self, support: Mask) -> tuple[Array, float]:
+        """Entries of the minimum over a support, and its loss."""
+        if np.count_nonzero(support[self._now[0]]) < np.count_nonzero(support):
+            self._now = self._all  # an entry came back
+        alive, covariance, theta, loss = self._now
+        stay, leave = np.flatnonzero(support[alive]), np.flatnonzero(~support[alive])
+        if leave.size:
+            rows = covariance[leave]
+            link = rows[:, stay]
+            taken = _solve(rows[:, leave], np.column_stack([link, theta[leave]]))
+            loss += 0.5 * float(theta[leave] @ taken[:, -1])
+            theta = theta[stay] - link.T @ taken[:, -1]
+            covariance = covariance[stay][:, stay]
+            covariance -= link.T @ taken[:, :-1]
+            self._now = alive[stay], covariance, theta, loss
+        refit = np.zeros(self._size)
+        refit[support] = theta
+        return refit, loss
 
 
 def _path(

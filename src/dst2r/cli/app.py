@@ -263,7 +263,7 @@ def inspect(
     """
     from dst2r.cli.output import Voice, claim_table, progress
 
-    claim_table(table, force=force)
+    claim_table(table, force=force, option="--table")
     with progress("Loading", quiet=quiet):
         from dst2r.cli.inspect import run
     run(file, table=table, voice=Voice(quiet, json=as_json))

@@ -13,7 +13,7 @@ from rich.table import Table
 from dst2r import DST2RCV
 from dst2r.cli.facts import model_facts
 from dst2r.cli.fit import Plan, fitted
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.cli.output import Voice, progress
 from dst2r.cli.predict import load_model
 from dst2r.io import write_table
 from dst2r.persistence import save
@@ -76,13 +76,11 @@ def run(
             "n_parameters": choice.numbers(point),
         }
     if table is not None:
-        with written_whole(table) as temporary:
-            write_table(temporary, columns)
+        write_table(table, columns, overwrite=True)
     if not voice.quiet and not voice.json:
         show(Console(highlight=False), choice, facts)
     if out is not None:
-        with written_whole(out) as temporary:
-            save(model, temporary, overwrite=True)
+        save(model, out, overwrite=True)
         facts["model"] = model_facts(model)
     voice.result(out or table, facts)
 

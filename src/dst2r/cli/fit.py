@@ -14,7 +14,7 @@ from typer import BadParameter
 
 from dst2r import DST2R, DST2RCV
 from dst2r.cli.facts import model_facts, model_lines
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.cli.output import Voice, progress
 from dst2r.cli.stats import load_parts
 from dst2r.io import fetch, open_column
 from dst2r.persistence import save
@@ -129,8 +129,7 @@ def run(data: list[str], plan: Plan, *, statistics: bool, mask: Path | None = No
     """
     start = time.perf_counter()
     model = fitted(data, plan, voice, statistics=statistics, mask=mask)
-    with written_whole(out) as temporary:
-        save(model, temporary, overwrite=True)
+    save(model, out, overwrite=True)
     facts = model_facts(model)
     for line in model_lines(facts):
         voice.tell(line)

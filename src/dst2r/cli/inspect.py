@@ -11,7 +11,7 @@ import numpy as np
 
 from dst2r.cli.facts import label_line, mode_facts, mode_lines, model_facts, model_lines, statistics_facts
 from dst2r.cli.facts import statistics_lines as lines_of_statistics
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.cli.output import Voice, progress
 from dst2r.io import contents, open_array, split_spec, write_table
 from dst2r.labels import Entry, Mode, is_xarray, labels_of, selected_entries
 from dst2r.persistence import JSON_NAME, file_facts, load, load_labels
@@ -45,15 +45,14 @@ def run(spec: str, *, table: Path | None, voice: Voice) -> None:
             lines = lines_of_model(facts, obj)
             if table is not None:
                 entries = selected_entries(obj)
-                with written_whole(table) as temporary:
-                    columns = zip(*entries, strict=True) if len(entries) else ([] for _ in Entry._fields)
-                    write_table(temporary, dict(zip(Entry._fields, map(list, columns), strict=True)))
+                columns = zip(*entries, strict=True) if len(entries) else ([] for _ in Entry._fields)
+                write_table(table, dict(zip(Entry._fields, map(list, columns), strict=True)), overwrite=True)
         lines.append(f"  written by dst2r {header['version']}, schema {header['schema']}")
     else:
         _refuse_table(table, "this is no model")
         with progress("Reading", quiet=voice.quiet):
             facts = {"arrays": arrays(spec)}
-        lines = [line for fact in facts["arrays"] for line in array_lines(fact)]
+        lines = table_lines(spec, facts["arrays"]) or [line for fact in facts["arrays"] for line in array_lines(fact)]
     for line in lines:
         voice.tell(line)
     voice.result(table, facts)
@@ -126,9 +125,9 @@ def array_facts(path: Path, key: str, array: Any) -> dict[str, Any]:
     dtypes = sorted({str(dtype) for dtype in array.dtypes}) if frame and array.ndim == 2 else [str(array.dtype)]
     facts: dict[str, Any] = {"name": name, "shape": list(array.shape), "dtype": ", ".join(dtypes)}
     facts["format"] = type(array.data if is_xarray(array) else array).__module__.split(".")[0]
-    chunks = getattr(array.data if is_xarray(array) else array, "chunksize", None)
-    if chunks is not None:
-        facts["chunks"] = list(chunks)
+    data = array.data if is_xarray(array) else array
+    if getattr(data, "npartitions", 1) > 1:
+        facts["chunks"] = list(data.chunksize)
     size = int(array.memory_usage().sum() if frame and array.ndim == 2 else array.nbytes)
     facts["bytes"] = size
     if size <= CHEAP:
@@ -162,6 +161,29 @@ def array_lines(facts: dict[str, Any]) -> list[str]:
         parts.append(f"{facts['not_finite']} NaN or infinite")
     dims = (f"  {dim['name']}  {dim['size']}  {label_line(dim['labels'])}".rstrip() for dim in facts.get("dims", []))
     return [f"{facts['name']}: {', '.join(parts)}", *dims]
+
+
+def table_lines(spec: str, facts: list[dict[str, Any]]) -> list[str]:
+    """The columns of a table that holds text, too; nothing for other files."""
+    if len(facts) < 2 or Path(spec).suffix.lower() not in (".csv", ".tsv", ".parquet"):
+        return []
+    cut = len(spec) + 1
+    numbers = [fact["name"][cut:-1] for fact in facts if "fault" not in fact]
+    texts = [fact["name"][cut:-1] for fact in facts if "fault" in fact]
+    rows = next((fact["shape"][0] for fact in facts if "shape" in fact), None)
+    missing = sum(fact.get("not_finite", 0) for fact in facts)
+    lines = [
+        f"{spec}: a table{f' of {rows} rows' if rows is not None else ''}",
+        f"  numbers  {label_line(numbers, 200)}{f' ({missing} missing)' if missing else ''}",
+        f"  text     {label_line(texts, 200)}",
+    ]
+    if numbers:
+        name, index = Path(spec).name, texts if len(texts) > 1 else [*texts, *numbers[:1]]
+        lines += [
+            f"  a row for each sample:  '{name}[{texts[0]}:{','.join(numbers[:2])}]'",
+            f"  a row for each entry:   '{name}[{','.join(index)}:{numbers[-1]}]'",
+        ]
+    return lines
 
 
 def _size(count: float) -> str:

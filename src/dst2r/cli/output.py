@@ -45,10 +45,14 @@ class Commands(TyperGroup):
 def sentence(error: Exception) -> str:
     """What went wrong, in one line."""
     if isinstance(error, OSError) and error.strerror:
+        if error.strerror.startswith("cannot be written"):
+            return f"{error.filename} {error.strerror}: make room, or choose another place; nothing was written."
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = str(error) or type(error).__name__
     if isinstance(error, MemoryError):
         return f"not enough memory ({text}): give fewer entries, or a machine with more."
+    if text.startswith("The feature names"):
+        return " ".join(text.split())
     first = text.splitlines()[0]  # scikit-learn adds paragraphs of general advice
     if first.startswith("Input ") and ("NaN" in first or "infinity" in first):
         return f"{first.rstrip('.')}: remove or impute those samples first."
@@ -91,38 +95,26 @@ def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def claim(path: Path, *, force: bool) -> Path:
+def claim(path: Path, *, force: bool, option: str = "--out") -> Path:
     """Make sure, before any work, that a file can be written at ``path``; make its folder if need be."""
     if path.exists() and not force:
-        fail(f"{path} exists: replace it with --force, or choose another place with --out.")
+        fail(f"{path} exists: replace it with --force, or choose another place with {option}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        fail(f"cannot write in {path.parent} ({error.strerror}): choose another place with --out.")
+        fail(f"cannot write in {path.parent} ({error.strerror}): choose another place with {option}.")
     return path
 
 
-def claim_table(path: Path | None, *, force: bool) -> None:
+def claim_table(path: Path | None, *, force: bool, option: str = "--csv") -> None:
     """Make sure, before any work, that a table can be written, if one is asked for."""
     if path is not None:
         from dst2r.io import check_table
 
         check_table(path)
-        claim(path, force=force)
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name in the same folder, which becomes ``path`` if the block succeeds and vanishes if not."""
-    from dst2r._files import written_whole as written
-
-    try:
-        with written(path, overwrite=True) as temporary:
-            yield temporary
-    except OSError as error:
-        fail(f"cannot write {path} ({error.strerror}): choose another place with --out.")
+        claim(path, force=force, option=option)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.cli.output import Voice, progress
 from dst2r.io import NAMING, fetch, named_rows, write_array
 from dst2r.labels import Labels, Mode, is_xarray, labels_of
 from dst2r.persistence import load
@@ -31,14 +31,12 @@ def run(model_path: Path, x: str, *, components: bool, mask: Path | None = None,
         model = load_model(model_path)
         if components and not hasattr(model, "transform"):
             raise ValueError(f"{model_path} holds a {type(model).__name__}, which has no component scores.")
-        X = fetch(x, mask=mask)
-        check_shape(model, X, x)
+        X = as_in_fit(model, fetch(x, mask=mask), x)
     with progress("Predicting", quiet=voice.quiet):
         result = model.transform(X) if components else model.predict(X)
         if out.suffix.lower() in NAMING:
             result = named(result, X, model, components=components)
-        with written_whole(out) as temporary:
-            write_array(temporary, result, overwrite=True)
+        write_array(out, result, overwrite=True)
     voice.tell(f"{'Component scores' if components else 'Predictions'} of shape {result.shape}, {result.dtype}:")
     voice.result(out, {"shape": list(result.shape), "dtype": str(result.dtype)})
 
@@ -63,13 +61,22 @@ def load_model(path: Path) -> Any:
     return model
 
 
-def check_shape(model: Any, X: Any, name: str) -> None:
-    """Raise unless plain samples have the shape that the model was fitted on; what has names is compared by them."""
-    if not hasattr(model, "coef_") or is_xarray(X) or hasattr(X, "iloc"):
-        return
-    expected = model.coef_.shape[: model.coef_.ndim - model.intercept_.ndim]
-    if X.shape[1:] != expected:
-        raise ValueError(
-            f"{name} has samples of shape {X.shape[1:]}, but the model was fitted on {expected}: "
-            "give the same modes in the same order, samples first."
-        )
+def as_in_fit(model: Any, X: Any, name: str) -> Any:
+    """Predictors with the columns of the fit, or of its shape; raise if they have not.
+
+    What has names of modes is compared by them when it is used.
+    """
+    if hasattr(X, "iloc") and hasattr(model, "feature_names_in_"):
+        missing = [str(column) for column in model.feature_names_in_ if column not in X.columns]
+        if missing:
+            shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+            raise ValueError(f"{name} lacks columns that the fit had: {shown}.")
+        return X[list(model.feature_names_in_)]
+    if hasattr(model, "coef_") and not is_xarray(X):
+        expected = model.coef_.shape[: model.coef_.ndim - model.intercept_.ndim]
+        if X.shape[1:] != expected:
+            raise ValueError(
+                f"{name} has samples of shape {X.shape[1:]}, but the model was fitted on {expected}: "
+                "give the same modes in the same order, samples first."
+            )
+    return X

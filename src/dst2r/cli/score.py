@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dst2r.cli.output import Voice, progress, written_whole
-from dst2r.cli.predict import check_shape, load_model
+from dst2r.cli.output import Voice, progress
+from dst2r.cli.predict import as_in_fit, load_model
 from dst2r.io import fetch, open_column, write_table
 from dst2r.labels import as_fitted, bare, check_samples, labels_of
 from dst2r.statistics import is_lazy
@@ -38,8 +38,7 @@ def run(
     """
     with progress("Reading", quiet=voice.quiet):
         model = load_model(model_path)
-        X, Y = fetch(x, mask=mask), fetch(y)
-        check_shape(model, X, x)
+        X, Y = as_in_fit(model, fetch(x, mask=mask), x), fetch(y)
         weight = None if weights is None else open_column(weights)
     with progress("Predicting", quiet=voice.quiet):
         names = labels_of(model) if hasattr(model, "coef_") else None
@@ -68,8 +67,7 @@ def run(
         "entries": {name: list(values) for name, values in columns.items()},
     }
     if table is not None:
-        with written_whole(table) as temporary:
-            write_table(temporary, columns)
+        write_table(table, columns, overwrite=True)
     tell(facts, columns, voice)
     voice.result(table, facts)
 

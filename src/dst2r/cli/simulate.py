@@ -11,7 +11,8 @@ import numpy as np
 from typer import BadParameter
 
 from dst2r import make_tensor_regression
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r._files import written_whole
+from dst2r.cli.output import Voice, progress
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def run(design: Design, test: int, *, out: Path, voice: Voice) -> None:
         if test:
             arrays |= {"X_test": data.X[n:], "Y_test": data.Y[n:]}
         facts = {name: list(array.shape) for name, array in arrays.items()}
-        with written_whole(out) as temporary:
+        with written_whole(out, overwrite=True) as temporary:
             temporary.unlink()  # the temporary name becomes a folder
             temporary.mkdir()
             for name, array in arrays.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dst2r.cli.facts import statistics_facts, statistics_lines
-from dst2r.cli.output import Voice, progress, written_whole
+from dst2r.cli.output import Voice, progress
 from dst2r.io import fetch, open_column
 from dst2r.labels import Labels, bare, take_labels
 from dst2r.persistence import load, load_labels, save
@@ -34,8 +34,7 @@ def run(x: str, y: str, *, weights: str | None, mask: Path | None, out: Path, vo
         weight = None if weights is None else open_column(weights)
     with progress("Adding up", quiet=voice.quiet):
         stats, labels = statistics_of(X, Y, weight)
-    with written_whole(out) as temporary:
-        save(stats, temporary, overwrite=True, labels=labels)
+    save(stats, out, overwrite=True, labels=labels)
     facts = statistics_facts(stats, labels)
     for line in statistics_lines(facts):
         voice.tell(line)

@@ -43,20 +43,20 @@ def write_array(path: str | os.PathLike[str], array: Any, *, overwrite: bool = F
             raise OSError(errno.EIO, str(error).splitlines()[0]) from error
 
 
-def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write named columns to a new ``.csv``, ``.tsv`` or ``.parquet``."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        need("pyarrow", "writing .parquet")
-        frame = need("pandas", "writing .parquet").DataFrame(dict(columns))
-        frame.to_parquet(path, index=False)
-        return
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]], *, overwrite: bool = False) -> None:
+    """Write named columns to a ``.csv``, ``.tsv`` or ``.parquet``."""
     check_table(path)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=SEPARATORS[suffix], lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+    suffix = Path(path).suffix.lower()
+    with written_whole(path, overwrite=overwrite) as temporary:
+        if suffix == ".parquet":
+            need("pyarrow", "writing .parquet")
+            frame = need("pandas", "writing .parquet").DataFrame(dict(columns))
+            frame.to_parquet(temporary, index=False)
+            return
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=SEPARATORS[suffix], lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
 
 
 def check_table(path: str | os.PathLike[str]) -> None:

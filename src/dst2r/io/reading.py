@@ -255,9 +255,9 @@ def natural_order(path: Path) -> list[Any]:
 def _stack_npy(files: list[Path]) -> Any:
     """Dask array of samples, several to a chunk; all headers are compared, no numbers are read."""
     da = need("dask.array", "reading a folder of samples")
-    first = np.load(files[0], mmap_mode="r", allow_pickle=False)
+    first = _opened(files[0], _map_npy)
     for file in files:
-        sample = np.load(file, mmap_mode="r", allow_pickle=False)
+        sample = _opened(file, _map_npy)
         if (sample.shape, sample.dtype) != (first.shape, first.dtype):
             raise FileError(
                 f"{file} holds {sample.dtype} of shape {sample.shape}, but {files[0].name} {first.dtype} of shape "
@@ -270,12 +270,16 @@ def _stack_npy(files: list[Path]) -> Any:
     )
 
 
+def _map_npy(path: Path) -> Any:
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
 def _delayed(function: Callable[..., Any]) -> Any:
     return need("dask", "reading a folder of samples").delayed(function)
 
 
 def _load_stack(files: list[Path]) -> Any:
-    return np.stack([np.load(file, allow_pickle=False) for file in files])
+    return np.stack([_opened(file, _map_npy) for file in files])
 
 
 # Zarr

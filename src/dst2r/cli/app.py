@@ -387,6 +387,8 @@ def demo(
 
     Takes about 20 seconds, half of them to compile the solver on the first run.
     Writes dst2r-demo.png, or dst2r-demo-simulated.png.
+
+    Example:  dst2r demo --out figures
     """
     from importlib.util import find_spec
 
@@ -436,6 +438,8 @@ def reproduce(
     Every finished fit is kept in DIR/cells at once: a run that was stopped, in whatever
     way, goes on from there when the command is given again.
     Writes tables (.csv), figures (.png, .svg) and a report (.html, .md).
+
+    Example:  dst2r reproduce table1 --repeats 5 --out results
     """
     from importlib.util import find_spec
 

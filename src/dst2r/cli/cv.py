@@ -75,13 +75,13 @@ def run(
             "test_loss": float(choice.mean[row, column]),
             "n_parameters": choice.numbers(point),
         }
+    if out is not None:
+        save(model, out, overwrite=True)
+        facts["model"] = model_facts(model)
     if table is not None:
         write_table(table, columns, overwrite=True)
     if not voice.quiet and not voice.json:
         show(Console(highlight=False), choice, facts)
-    if out is not None:
-        save(model, out, overwrite=True)
-        facts["model"] = model_facts(model)
     voice.result(out or table, facts)
 
 

@@ -385,3 +385,21 @@ def _check_consistent(obj: Any) -> None:
     n_x_modes = coef.ndim - intercept.ndim
     if n_x_modes < 1 or coef.shape[n_x_modes:] != intercept.shape:
         raise ValueError(f"its {name} of shape {coef.shape} does not end in the intercept's {intercept.shape}")
+    if name == "coef_":
+        _check_names(obj, coef.shape, n_x_modes)
+
+
+def _check_names(obj: Any, shape: tuple[int, ...], n_x_modes: int) -> None:
+    """Raise unless components and labels, if there are any, are those of the coefficient."""
+    if hasattr(obj, "cp_"):
+        weights, factors = obj.cp_
+        found = tuple(np.shape(factor) for factor in factors)
+        if found != tuple((d, len(weights)) for d in shape):
+            raise ValueError(f"its cp_ has factors of shapes {found}, which do not make a coef_ of shape {shape}")
+    labels = getattr(obj, "labels_", None)
+    if labels is None:
+        return
+    modes = labels.x + labels.y
+    sizes = tuple(d if mode.labels is None else len(mode.labels) for mode, d in zip(modes, shape, strict=False))
+    if len(labels.x) != n_x_modes or len(modes) != len(shape) or sizes != shape:
+        raise ValueError(f"its labels_ are of another shape than coef_, {shape}")

@@ -149,6 +149,13 @@ def test_numpy_xarray_model_file_and_command_line_agree(files):
     assert selected_entries(model) == selected_entries(LABELLED)
 
 
+def test_tables_of_plain_predictions_name_modes_that_count(files):
+    PLAIN.save("m.dst2r")
+    done("predict", "m.dst2r", files["X"]["npy"], "-o", "P.csv")
+    back = open_array("P.csv[sample,y1,y2:prediction]")
+    np.testing.assert_array_equal(back, PLAIN.predict(DATA.X))
+
+
 def test_plain_predictors_of_a_labelled_model_get_the_names_of_its_responses(files):
     LABELLED.save("m.dst2r")
     done("predict", "m.dst2r", files["X"]["npy"], "-o", "P.nc")
@@ -424,6 +431,9 @@ def test_sites_that_share_statistics(files):
     assert dst2r.load("cv.dst2r").cv_results_["mean_test_loss"] == pytest.approx(
         expected.cv_results_["mean_test_loss"], rel=1e-9
     )
+    found = json.loads(done("cv", "--stats", "site0.dst2r", "site1.dst2r", "--rank", 2, "--n-l1", 3, "--json"))
+    assert found["n_folds"] == 2
+    assert len(found["surface"]["rank"]) == 3
     assert "two or more files" in refused("fit", "--stats", "site0.dst2r", "-o", "n.dst2r")
     assert files
 
@@ -577,7 +587,7 @@ def test_inspect_of_containers_and_holes(files):
     np.savez("hole.npz", X=with_hole, text=np.array(["a"]))
     text = done("inspect", "hole.npz")
     assert "hole.npz[X]: 60 × 4 × 3, float64, 5.76 kB, 1 NaN or infinite" in text
-    assert "hole.npz[text]: hole.npz[text] holds <U1 entries" in text
+    assert "\nhole.npz[text] holds <U1 entries" in text
     text = done("inspect", "X.csv")
     assert "numbers  value" in text
     assert "'X.csv[patient,gene,tissue:value]'" in text

@@ -77,6 +77,8 @@ Groups = Annotated[
 ]
 Restarts = Annotated[int, typer.Option(min=0, help="Random starts beside the searched one.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of random folds and restarts.")]
+Tolerance = Annotated[float, typer.Option(min=0, help="Relative accuracy of the fit.")]
+MaxIter = Annotated[int, typer.Option(min=1, help="Most correction steps at a time.")]
 Jobs = Annotated[int | None, typer.Option(help="Folds at a time.")]
 Stats = Annotated[bool, typer.Option("--stats", help="The files hold statistics (dst2r stats), not X and Y.")]
 Table = Annotated[Path | None, typer.Option("--csv", help="Write the whole table, too.", metavar="FILE.csv")]
@@ -105,6 +107,8 @@ def fit(
     mask: Mask = None,
     restarts: Restarts = 0,
     seed: Seed = None,
+    tol: Tolerance = 1e-5,
+    max_iter: MaxIter = 100,
     jobs: Jobs = None,
     stats: Stats = False,
     force: Force = False,
@@ -132,7 +136,7 @@ def fit(
     claim(out, force=force)
     with progress("Loading", quiet=quiet):
         from dst2r.cli.fit import Plan, run
-    plan = Plan(rank, l1, l2, cv, rule, standardize, weights, groups, restarts, seed, jobs)
+    plan = Plan(rank, l1, l2, cv, rule, standardize, weights, groups, restarts, seed, jobs, tol, max_iter)
     run(data, plan, statistics=stats, mask=mask, out=out, voice=Voice(quiet, verbose, as_json))
 
 
@@ -152,6 +156,8 @@ def cv(
     mask: Mask = None,
     restarts: Restarts = 0,
     seed: Seed = None,
+    tol: Tolerance = 1e-5,
+    max_iter: MaxIter = 100,
     jobs: Jobs = None,
     stats: Stats = False,
     table: Table = None,
@@ -178,7 +184,8 @@ def cv(
     with progress("Loading", quiet=quiet):
         from dst2r.cli.cv import run
         from dst2r.cli.fit import Plan
-    plan = Plan(rank, None, l2, folds or 5, rule, standardize, weights, groups, restarts, seed, jobs, n_l1)
+    options = (standardize, weights, groups, restarts, seed, jobs, tol, max_iter, n_l1)
+    plan = Plan(rank, None, l2, folds, rule, *options)
     voice = Voice(quiet, verbose, as_json)
     run(data, plan, statistics=stats, mask=mask, out=out, table=table, voice=voice)
 

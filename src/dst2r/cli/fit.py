@@ -18,6 +18,7 @@ from dst2r.cli.output import Voice, progress
 from dst2r.cli.stats import load_parts
 from dst2r.io import fetch, open_column
 from dst2r.persistence import save
+from dst2r.selection import N_L1
 
 CRITERIA = ("bic", "aic", "ebic")
 
@@ -43,8 +44,10 @@ class Plan:
     restarts : int
     seed : int, optional
     jobs : int, optional
-    n_l1 : int
-        Penalties of a cross-validation.
+    tol : float
+    max_iter : int
+    n_l1 : int, optional
+        Penalties of a cross-validation, which there is if this is given.
     """
 
     rank: str = "1:5"
@@ -58,12 +61,15 @@ class Plan:
     restarts: int = 0
     seed: int | None = None
     jobs: int | None = None
-    n_l1: int = 20
+    tol: float = 1e-5
+    max_iter: int = 100
+    n_l1: int | None = None
 
     @property
     def validated(self) -> bool:
         """Whether cross-validation chooses."""
-        return len(ranks(self.rank)) > 1 or len(numbers("--l2", self.l2)) > 1 or self.cv is not None
+        several = len(ranks(self.rank)) > 1 or len(numbers("--l2", self.l2)) > 1
+        return several or self.cv is not None or self.n_l1 is not None
 
     def estimator(self) -> DST2R | DST2RCV:
         """The estimator with these parameters."""
@@ -71,6 +77,8 @@ class Plan:
             "standardize": self.standardize,
             "n_restarts": self.restarts,
             "random_state": self.seed,
+            "tol": self.tol,
+            "max_iter": self.max_iter,
         }
         l2 = numbers("--l2", self.l2)
         if not self.validated:
@@ -85,7 +93,7 @@ class Plan:
             cv=self._splitter(),
             rule=self.rule or "min",
             l2=l2 if len(l2) > 1 else l2[0],
-            n_l1=self.n_l1,
+            n_l1=self.n_l1 or N_L1,
             n_jobs=self.jobs,
             **shared,
         )

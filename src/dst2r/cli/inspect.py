@@ -152,7 +152,7 @@ def array_facts(path: Path, key: str, array: Any) -> dict[str, Any]:
 def array_lines(facts: dict[str, Any]) -> list[str]:
     """One array, for people."""
     if "fault" in facts:
-        return [f"{facts['name']}: {facts['fault']}"]
+        return [facts["fault"] if facts["fault"].startswith(facts["name"]) else f"{facts['name']}: {facts['fault']}"]
     shape = " × ".join(map(str, facts["shape"]))
     parts = [shape, facts["dtype"], _size(facts["bytes"])]
     if "chunks" in facts:

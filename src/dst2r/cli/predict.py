@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dst2r.cli.output import Voice, progress
-from dst2r.io import NAMING, fetch, named_rows, write_array
+from dst2r.io import NAMING, TABLES, fetch, named_rows, write_array
 from dst2r.labels import Labels, Mode, is_xarray, labels_of
 from dst2r.persistence import load
 
@@ -35,18 +35,21 @@ def run(model_path: Path, x: str, *, components: bool, mask: Path | None = None,
     with progress("Predicting", quiet=voice.quiet):
         result = model.transform(X) if components else model.predict(X)
         if out.suffix.lower() in NAMING:
-            result = named(result, X, model, components=components)
+            result = named(result, X, model, components=components, table=out.suffix.lower() in TABLES)
         write_array(out, result, overwrite=True)
     voice.tell(f"{'Component scores' if components else 'Predictions'} of shape {result.shape}, {result.dtype}:")
     voice.result(out, {"shape": list(result.shape), "dtype": str(result.dtype)})
 
 
-def named(result: Any, X: Any, model: Any, *, components: bool) -> Any:
-    """Give results their names, for a format that keeps them; as they are if there are none."""
+def named(result: Any, X: Any, model: Any, *, components: bool, table: bool) -> Any:
+    """Give results their names, for a format that keeps them; as they are if there are none.
+
+    A table with a row for each entry has names in any case, of modes that count.
+    """
     title = "score" if components else "prediction"
     if is_xarray(result):
         return result.rename(title)
-    if getattr(model, "labels_", None) is None and not hasattr(X, "iloc"):
+    if getattr(model, "labels_", None) is None and not hasattr(X, "iloc") and not (table and result.ndim > 2):
         return result
     labels: Labels = labels_of(model)
     modes = (Mode("component", tuple(range(1, model.rank_ + 1))),) if components else labels.y

@@ -148,13 +148,13 @@ def _reader(path: Path) -> Reader:
         return Reader(_read_samples, _single)
     if path.name.lower().endswith((".nii", ".nii.gz")):
         return Reader(_read_samples, _single)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
     if suffix not in READERS:
         raise FileError(
             f"{path} has {f'the suffix {suffix}' if suffix else 'no suffix'}; arrays are read from "
             f"{', '.join(READERS)}, from .nii and .nii.gz images, and from folders of samples."
         )
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
     return READERS[suffix]
 
 

@@ -379,6 +379,25 @@ def test_memory_decides(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found, DATA.X)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2"])
+def test_rows_of_npy_files(tmp_path, monkeypatch, order, dtype):
+    monkeypatch.setattr(reading, "SHARE", 0.0)
+    monkeypatch.setattr("dst2r.io.lazy.CHUNK_BYTES", 100)
+    array = np.asarray(10 * DATA.X, dtype=dtype, order=order)
+    np.save(tmp_path / "it.npy", array)
+    found = reading.fetch(tmp_path / "it.npy")
+    assert found.numblocks[0] > 5
+    np.testing.assert_array_equal(found, array)
+    places = np.array([50, 3, 3, 7])
+    np.testing.assert_array_equal(found[places], array[places])
+    np.testing.assert_array_equal(found[5:50:7, 1:, 2], array[5:50:7, 1:, 2])
+    os.truncate(tmp_path / "it.npy", (tmp_path / "it.npy").stat().st_size - 1)
+    if order == "C":
+        with pytest.raises(ValueError, match=r"it\.npy cannot be read to its end \(it ends within sample 59\)"):
+            found.compute()
+
+
 def test_chunks_along_modes(tmp_path):
     """Whole samples are read if that is no more than a chunk can be; else the file's chunks are kept."""
     save_zarr(tmp_path / "a.zarr", DATA.X, (10, 2, 1))

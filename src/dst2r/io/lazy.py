@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,26 @@ class Source:
         return part.T if self.transposed else part
 
 
+class Rows:
+    """Rows of an ``.npy`` file, read rather than mapped: what has been read does not stay in memory."""
+
+    def __init__(self, path: Path, mapped: np.memmap[Any, Any]) -> None:
+        self.path, self.mapped = path, mapped
+        self.shape, self.dtype = mapped.shape, mapped.dtype
+
+    def __getitem__(self, key: tuple[Any, ...]) -> Any:
+        rows, *rest = key
+        if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.mapped.flags.c_contiguous:
+            return self.mapped[key]
+        start, stop, _ = rows.indices(len(self.mapped))
+        shape = (max(stop - start, 0), *self.shape[1:])
+        count, width = math.prod(shape), self.dtype.itemsize * math.prod(self.shape[1:])
+        block = np.fromfile(self.path, self.dtype, count, offset=self.mapped.offset + start * width)
+        if block.size < count:
+            raise EOFError(f"it ends within sample {start + block.size * self.dtype.itemsize // width}")
+        return block.reshape(shape)[(slice(None), *rest)]
+
+
 def lazy_array(path: Path, array: Any, chunks: tuple[int, ...] | None = None, *, transposed: bool = False) -> Any:
     """Dask array of whole samples.
 
@@ -51,7 +72,7 @@ def lazy_array(path: Path, array: Any, chunks: tuple[int, ...] | None = None, *,
     """
     da = need("dask.array", f"reading {path.suffix} lazily")
     source = Source(path, array, transposed=transposed)
-    width = max(1, source.dtype.itemsize * int(np.prod(source.shape[1:], dtype=np.int64)))
+    width = max(1, source.dtype.itemsize * math.prod(source.shape[1:]))
     if chunks is None:
         rows = max(1, CHUNK_BYTES // width)
     elif chunks[0] * width <= LARGEST_BYTES:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dst2r.images import open_images
 from dst2r.io.common import FileError, need
-from dst2r.io.lazy import lazy_array, on_disk
+from dst2r.io.lazy import Rows, lazy_array, on_disk
 from dst2r.io.tables import SEPARATORS, read_column, read_table, table_columns, table_contents
 from dst2r.statistics.choice import free_memory
 
@@ -36,7 +36,8 @@ def fetch(spec: str | os.PathLike[str], *, mask: str | os.PathLike[str] | None =
     if array.nbytes <= SHARE * free_memory():
         return open_array(spec, lazy=False, mask=mask)
     if isinstance(array, np.memmap):
-        return lazy_array(split_spec(spec)[0], array)
+        path = split_spec(spec)[0]
+        return lazy_array(path, Rows(path, array))
     return array
 
 

@@ -312,6 +312,7 @@ def test_usage_errors(args):
         (("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--rank", "99"), "choose at most 18"),
         (("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--cv", "99"), "99"),
         (("predict", "m.dst2r", "X.npy", "-o", "out.xyz"), "arrays are written to .npy"),
+        (("predict", "no.dst2r", "X.npy", "-o", "out.xyz"), "arrays are written to .npy"),  # before any work
         (("predict", "s.dst2r", "X.npy", "-o", "out.npy"), "predicts nothing"),
         (("score", "s.dst2r", "X.npy", "Y.npy"), "predicts nothing"),
         (("score", "m.dst2r", "X.npy", "Y.npy", "--csv", "out.npy"), "tables are written to .csv"),

@@ -95,6 +95,13 @@ def start_up() -> None:
     """Import and first fit in fresh processes."""
     clock = "import time, numpy; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
     line("import dst2r, beyond NumPy", f"{seconds(clock.format('import dst2r')):.3f} s", "<= 0.3 s")
+    help_page = (
+        "import contextlib, io, sys, time, numpy; sys.argv = ['dst2r', '--help']; t = time.perf_counter()\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    from dst2r.cli import main; main()\n"
+        "print(time.perf_counter() - t)"
+    )
+    line("dst2r --help, beyond NumPy", f"{seconds(help_page):.3f} s", "<= 0.5 s")
     first = (
         "import time, numpy as np; rng = np.random.default_rng(0); X = rng.random((1000, 8, 8, 8));"
         "Y = rng.random((1000, 4, 4, 4)); t = time.perf_counter(); from dst2r import DST2R;"

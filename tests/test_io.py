@@ -321,7 +321,7 @@ def test_floats_survive_text(tmp_path):
 
 
 def test_missing_files_and_unknown_suffixes(tmp_path):
-    for name in ("it.npy", "it.csv", "it.nc[X]", "it.zarr", "no*.npy", "it.nii.gz"):
+    for name in ("it.npy", "it.csv", "it.nc[X]", "it.zarr", "no*.npy", "it.nii.gz", "it"):
         assert "There " in refused(tmp_path / name, FileNotFoundError)
     (tmp_path / "it.xlsx").touch()
     assert "it.xlsx has the suffix .xlsx; arrays are read from .npy, .npz" in refused(tmp_path / "it.xlsx")

@@ -263,6 +263,22 @@ def refused(path):
     return message
 
 
+def test_parts_of_a_model_that_do_not_fit_together(tmp_path, good):
+    one = npy_bytes(np.ones((5, 1)))
+    assert "its cp_ has factors of shapes ((5, 1), (3, 1))" in refused(
+        edited(tmp_path / "it", good, members={"arrays/cp_.cp_tensor.1.0.npy": one})
+    )
+
+    def label(*modes):
+        content = {"sample": "s", "x": [{"$dict": m} for m in modes], "y": []}
+        return lambda header: _set(header, {"$labels": {"$dict": content}}, *ROOT, "labels_")
+
+    a, b = {"name": "a", "labels": list("wxyz")}, {"name": "b", "labels": list("xyz")}
+    assert load(edited(tmp_path / "it", good, label(a, b))).labels_.x[1].name == "b"
+    for modes in ((a,), (b, a), (a, b, b)):
+        assert "labels_ are of another shape" in refused(edited(tmp_path / "it", good, label(*modes)))
+
+
 def test_editing_alone_does_no_harm(tmp_path, good):
     assert load(edited(tmp_path / "it", good)).rank == 1
 
@@ -402,3 +418,60 @@ def test_a_damaged_byte_or_end_is_never_a_traceback(tmp_path, good):
         except ValueError as error:
             assert str(path) in str(error)  # noqa: PT017
     assert loaded < 30  # a date, or a byte that was replaced by itself
+
+
+# Files of released versions, which load for ever
+
+GOLDEN = Path(__file__).parent / "golden"
+SCHEMAS = sorted(path.stem for path in GOLDEN.glob("schema*.json"))
+
+
+def stored(expected, name):
+    """An array that lies beside a golden file as text."""
+    values = [float.fromhex(text) for text in expected[name]["hex"]]
+    return np.array(values).reshape(expected[name]["shape"])
+
+
+def test_there_are_golden_files_of_every_schema():
+    assert [f"schema{k + 1}" for k in range(persistence.SCHEMA)] == SCHEMAS
+    assert sum(path.stat().st_size for path in GOLDEN.iterdir()) < 100_000 * persistence.SCHEMA
+
+
+@pytest.mark.parametrize("stem", SCHEMAS)
+def test_golden_models(stem):
+    expected = json.loads((GOLDEN / f"{stem}.json").read_text(encoding="utf-8"))
+    model = load(GOLDEN / f"{stem}-model.dst2r")
+    coef, intercept, X = (stored(expected, name) for name in ("coef_", "intercept_", "X"))
+    np.testing.assert_array_equal(model.coef_, coef)
+    np.testing.assert_array_equal(model.intercept_, intercept)
+    np.testing.assert_array_equal(model.cv_results_["test_loss"], stored(expected, "test_loss"))
+    predictions = np.einsum("nab,abc->nc", X, coef) + intercept
+    np.testing.assert_allclose(model.predict(X), predictions, rtol=1e-12)
+    np.testing.assert_allclose(stored(expected, "predictions"), predictions, rtol=1e-12)
+    assert (model.rank_, model.l1_) == (expected["rank_"], float.fromhex(expected["l1_"]))
+    modes = model.labels_.x + model.labels_.y
+    assert [model.labels_.sample, *(mode.name for mode in modes)] == expected["dims"]
+    assert [list(mode.labels) for mode in modes] == expected["labels"]
+
+
+@pytest.mark.parametrize("stem", SCHEMAS)
+def test_golden_statistics(stem):
+    expected = json.loads((GOLDEN / f"{stem}.json").read_text(encoding="utf-8"))
+    path = GOLDEN / f"{stem}-statistics.dst2r"
+    stats = load(path)
+    np.testing.assert_array_equal(stats.gram, stored(expected, "gram"))
+    np.testing.assert_array_equal(stats.cross, stored(expected, "cross"))
+    assert stats.n_samples == expected["n_samples"]
+    assert [mode.name for mode in persistence.load_labels(path).x] == expected["dims"][1:3]
+    assert persistence.file_facts(path)["schema"] == int(stem.removeprefix("schema"))
+
+
+def test_labels_beside_statistics(tmp_path, good):
+    stats = GramStatistics.from_arrays(DATA.X, DATA.Y)
+    for labels in (LABELS, None):
+        save(stats, tmp_path / "it", labels=labels, overwrite=True)
+        assert persistence.load_labels(tmp_path / "it") == labels
+        assert_same(load(tmp_path / "it"), stats)
+    forged = edited(tmp_path / "forged", good, lambda header: _set(header, {"x": 1}, "labels"))
+    with pytest.raises(ValueError, match="forged cannot be loaded: labels are stored as"):
+        persistence.load_labels(forged)

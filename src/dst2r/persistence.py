@@ -3,8 +3,9 @@
 Schema 1: the member ``dst2r.json`` holds ``{"format", "schema", "version", "object"}``. In the object, numbers,
 strings, lists and None stand for themselves, and a dict whose first key begins with ``$`` for anything else: ``$array``
 names the member with an array, ``$object`` a class out of a fixed table, with its ``parameters`` and ``attributes``.
-Members are stored without compression, so that a file cannot claim to hold more than its size. Any unzip and any reader
-of ``.npy`` will do to read it from another language.
+Statistics of labelled arrays have ``"labels"`` beside the object. Members are stored without compression, so that a
+file cannot claim to hold more than its size. Any unzip and any reader of ``.npy`` will do to read it from another
+language.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ HOMES = MODELS | PARTS
 DAMAGE = ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, struct.error
 
 
-def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False, labels: Labels | None = None) -> None:
     """Write a fitted model, or statistics, so that :func:`load` gives back the same to the last bit.
 
     Parameters
@@ -79,6 +80,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         By custom with the suffix ``.dst2r``. The file appears whole or not at all.
     overwrite : bool, default=False
         Whether a file of that name may be replaced.
+    labels : Labels, optional
+        Names of the modes that statistics are about, for :func:`load_labels`; a model has its own.
 
     Raises
     ------
@@ -106,6 +109,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         raise TypeError(f"This {name} is not fitted: call fit before saving it.")
     encoder = _Encoder()
     header = {"format": "dst2r", "schema": SCHEMA, "version": version("dst2r"), "object": encoder.encode(obj)}
+    if labels is not None:
+        header["labels"] = labels.to_json()
     text = json.dumps(header, allow_nan=False, ensure_ascii=False, indent=1).encode()
     if len(text) > JSON_LIMIT:
         raise TypeError(
@@ -140,6 +145,22 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise ValueError(f"it holds a {type(obj).__name__}")
         _check_consistent(obj)
         return obj
+
+
+def load_labels(path: str | os.PathLike[str]) -> Labels | None:
+    """Names that were saved beside statistics; None if there were none."""
+    path = Path(path)
+    with _complaints(path), ZipFile(path) as file:
+        labels = _header(file, _checked_members(file, path.stat().st_size)).get("labels")
+        return None if labels is None else Labels.from_json(labels)
+
+
+def file_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Schema and version of dst2r that a file was written with."""
+    path = Path(path)
+    with _complaints(path), ZipFile(path) as file:
+        header = _header(file, _checked_members(file, path.stat().st_size))
+        return {"schema": header["schema"], "version": str(header.get("version"))}
 
 
 def _class_named(name: str, homes: dict[str, str]) -> type | None:
@@ -364,3 +385,21 @@ def _check_consistent(obj: Any) -> None:
     n_x_modes = coef.ndim - intercept.ndim
     if n_x_modes < 1 or coef.shape[n_x_modes:] != intercept.shape:
         raise ValueError(f"its {name} of shape {coef.shape} does not end in the intercept's {intercept.shape}")
+    if name == "coef_":
+        _check_names(obj, coef.shape, n_x_modes)
+
+
+def _check_names(obj: Any, shape: tuple[int, ...], n_x_modes: int) -> None:
+    """Raise unless components and labels, if there are any, are those of the coefficient."""
+    if hasattr(obj, "cp_"):
+        weights, factors = obj.cp_
+        found = tuple(np.shape(factor) for factor in factors)
+        if found != tuple((d, len(weights)) for d in shape):
+            raise ValueError(f"its cp_ has factors of shapes {found}, which do not make a coef_ of shape {shape}")
+    labels = getattr(obj, "labels_", None)
+    if labels is None:
+        return
+    modes = labels.x + labels.y
+    sizes = tuple(d if mode.labels is None else len(mode.labels) for mode, d in zip(modes, shape, strict=False))
+    if len(labels.x) != n_x_modes or len(modes) != len(shape) or sizes != shape:
+        raise ValueError(f"its labels_ are of another shape than coef_, {shape}")

@@ -1,8 +1,12 @@
 """The command line, ``dst2r``: typer for arguments, rich for what people read."""
 
 import io
+import signal
 import sys
 from importlib.util import find_spec
+from typing import NoReturn
+
+TERMINATED = 143  # what shells give for SIGTERM
 
 
 def main() -> None:
@@ -15,4 +19,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without "²" shows "?", not a traceback
     from dst2r.cli.app import app
 
+    signal.signal(signal.SIGTERM, _terminate)
     app()
+
+
+def _terminate(*_: object) -> NoReturn:
+    """Leave as from Ctrl-C, so that nothing half-written stays behind."""
+    sys.exit(TERMINATED)

@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dst2r import DST2RCV, GramStatistics, make_tensor_regression
-from dst2r.cli.output import progress, written_whole
+from dst2r._files import written_whole
+from dst2r.cli.output import progress
 from dst2r.correction import least_squares
 from dst2r.cp import Array, CPCoefficient
 from dst2r.metrics import estimation_error, pooled_r2, relative_error, selection_rates
@@ -97,7 +98,7 @@ def run(*, simulated: bool, path: Path, seed: int, quiet: bool) -> None:
         story = simulation(step, seed) if simulated else serology(step)
         step("Drawing")
         figure = plot_summary(story.model, labels=story.labels, mode_names=story.mode_names, title=story.title)
-        with written_whole(path) as temporary:
+        with written_whole(path, overwrite=True) as temporary:
             figure.savefig(temporary, dpi=150)
     if quiet:
         print(path)

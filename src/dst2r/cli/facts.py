@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from dst2r.labels import Labels
+
+if TYPE_CHECKING:
+    from dst2r.statistics import GramStatistics
 
 
 def model_facts(model: Any) -> dict[str, Any]:
@@ -27,6 +32,51 @@ def model_facts(model: Any) -> dict[str, Any]:
             value = getattr(model, attribute)
             facts[name] = value.item() if hasattr(value, "item") else value
     return facts
+
+
+def statistics_facts(stats: GramStatistics, labels: Labels | None) -> dict[str, Any]:
+    """Plain facts of statistics, for JSON."""
+    return {
+        "class": "GramStatistics",
+        "x_shape": list(stats.x_shape),
+        "y_shape": list(stats.y_shape),
+        "n_samples": stats.n_samples,
+        "modes": mode_facts(labels, stats.x_shape, stats.y_shape),
+    }
+
+
+def mode_facts(labels: Labels | None, x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Name, side, size and labels of every mode, for JSON."""
+    labels = labels or Labels.plain(len(x_shape), len(y_shape))
+    sides = zip("X" * len(x_shape) + "Y" * len(y_shape), labels.x + labels.y, x_shape + y_shape, strict=True)
+    return [{"side": side, "name": m.name, "size": d, "labels": m.labels and list(m.labels)} for side, m, d in sides]
+
+
+def mode_lines(modes: list[dict[str, Any]]) -> list[str]:
+    """The modes, for people: as many labels as fit into a line."""
+    width = max((len(mode["name"]) for mode in modes), default=0)
+    return [f"  {m['side']}  {m['name']:{width}}  {m['size']:>5}  {label_line(m['labels'])}".rstrip() for m in modes]
+
+
+def label_line(labels: list[Any] | None, room: int = 50) -> str:
+    """The first labels, and dots for more."""
+    shown: list[str] = []
+    length = 0
+    for label in labels or []:
+        text = f"{label:.6g}" if isinstance(label, float) else str(label)
+        length += len(text) + 2
+        if length > room and shown:
+            return ", ".join([*shown, "..."])
+        shown.append(text if len(text) <= room else text[: room - 3] + "...")
+    return ", ".join(shown)
+
+
+def statistics_lines(facts: dict[str, Any]) -> list[str]:
+    """The facts of statistics, for people."""
+    shape, responses = (" × ".join(map(str, facts[key])) or "1" for key in ("x_shape", "y_shape"))
+    n = facts["n_samples"]
+    lines = [f"Statistics of {n:.12g} samples: predictors {shape}, responses {responses}"]
+    return lines + (mode_lines(facts["modes"]) if any(mode["labels"] for mode in facts["modes"]) else [])
 
 
 def model_lines(facts: dict[str, Any]) -> list[str]:

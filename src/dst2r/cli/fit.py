@@ -14,10 +14,11 @@ from typer import BadParameter
 
 from dst2r import DST2R, DST2RCV
 from dst2r.cli.facts import model_facts, model_lines
-from dst2r.cli.output import Voice, progress, written_whole
-from dst2r.io import open_array
-from dst2r.persistence import load, save
-from dst2r.statistics import GramStatistics
+from dst2r.cli.output import Voice, progress
+from dst2r.cli.stats import load_parts
+from dst2r.io import fetch, open_column
+from dst2r.persistence import save
+from dst2r.selection import N_L1
 
 CRITERIA = ("bic", "aic", "ebic")
 
@@ -43,6 +44,10 @@ class Plan:
     restarts : int
     seed : int, optional
     jobs : int, optional
+    tol : float
+    max_iter : int
+    n_l1 : int, optional
+        Penalties of a cross-validation, which there is if this is given.
     """
 
     rank: str = "1:5"
@@ -56,11 +61,15 @@ class Plan:
     restarts: int = 0
     seed: int | None = None
     jobs: int | None = None
+    tol: float = 1e-5
+    max_iter: int = 100
+    n_l1: int | None = None
 
     @property
     def validated(self) -> bool:
         """Whether cross-validation chooses."""
-        return len(ranks(self.rank)) > 1 or len(numbers("--l2", self.l2)) > 1 or self.cv is not None
+        several = len(ranks(self.rank)) > 1 or len(numbers("--l2", self.l2)) > 1
+        return several or self.cv is not None or self.n_l1 is not None
 
     def estimator(self) -> DST2R | DST2RCV:
         """The estimator with these parameters."""
@@ -68,6 +77,8 @@ class Plan:
             "standardize": self.standardize,
             "n_restarts": self.restarts,
             "random_state": self.seed,
+            "tol": self.tol,
+            "max_iter": self.max_iter,
         }
         l2 = numbers("--l2", self.l2)
         if not self.validated:
@@ -82,6 +93,7 @@ class Plan:
             cv=self._splitter(),
             rule=self.rule or "min",
             l2=l2 if len(l2) > 1 else l2[0],
+            n_l1=self.n_l1 or N_L1,
             n_jobs=self.jobs,
             **shared,
         )
@@ -95,13 +107,19 @@ class Plan:
             return KFold(self.cv or 5, shuffle=True, random_state=self.seed)
         return self.cv or 5
 
+    def refuse_samples(self) -> None:
+        """Raise if an option is about samples, which statistics do not hold."""
+        for name, value in (("--weights", self.weights), ("--groups", self.groups), ("--cv", self.cv)):
+            if value is not None:
+                raise BadParameter("with --stats every file is a fold, and samples are not known.", param_hint=name)
+
     def _refuse(self, needed: str, *options: tuple[str, Any]) -> None:
         for name, value in options:
             if value is not None:
                 raise BadParameter(f"there is nothing to {needed}: give several ranks, or --cv.", param_hint=name)
 
 
-def run(data: list[str], plan: Plan, *, statistics: bool, out: Path, voice: Voice) -> None:
+def run(data: list[str], plan: Plan, *, statistics: bool, mask: Path | None = None, out: Path, voice: Voice) -> None:
     """Fit, write the model, and tell what was found.
 
     Parameters
@@ -111,29 +129,42 @@ def run(data: list[str], plan: Plan, *, statistics: bool, out: Path, voice: Voic
     plan : Plan
     statistics : bool
         Whether ``data`` names statistics.
+    mask : Path, optional
+        Of predictors that are images.
     out : Path
         Of the model, free to be written.
     voice : Voice
     """
     start = time.perf_counter()
-    model = fit_statistics(data, plan, voice) if statistics else fit_arrays(data[0], data[1], plan, voice)
-    with written_whole(out) as temporary:
-        save(model, temporary, overwrite=True)
+    model = fitted(data, plan, voice, statistics=statistics, mask=mask)
+    save(model, out, overwrite=True)
     facts = model_facts(model)
     for line in model_lines(facts):
         voice.tell(line)
     voice.result(out, facts | {"seconds": round(time.perf_counter() - start, 3)})
 
 
-def fit_arrays(x: str, y: str, plan: Plan, voice: Voice) -> DST2R | DST2RCV:
+def fitted(data: list[str], plan: Plan, voice: Voice, *, statistics: bool, mask: Path | None = None) -> DST2R | DST2RCV:
+    """Fit from what the arguments name."""
+    return fit_statistics(data, plan, voice) if statistics else fit_arrays(data[0], data[1], plan, voice, mask)
+
+
+def fit_arrays(x: str, y: str, plan: Plan, voice: Voice, mask: Path | None = None) -> DST2R | DST2RCV:
     """Fit from two specifications of arrays."""
     model = plan.estimator()
-    X, Y = np.asarray(open_array(x)), np.asarray(open_array(y))
     options: dict[str, Any] = {}
-    if plan.weights is not None:
-        options["sample_weight"] = np.asarray(open_array(plan.weights))
-    if plan.groups is not None:
-        options["groups"] = np.asarray(open_array(plan.groups))
+    with progress("Reading", quiet=voice.quiet):
+        X, Y = fetch(x, mask=mask), fetch(y)
+        if plan.weights is not None:
+            options["sample_weight"] = open_column(plan.weights)
+        if plan.groups is not None:
+            options["groups"] = open_column(plan.groups)
+    for name, values in options.items():
+        if np.shape(values) != (len(X),):
+            raise ValueError(
+                f"--{name.removeprefix('sample_').rstrip('s')}s has shape {np.shape(values)}; expected one entry for "
+                f"each of the {len(X)} samples."
+            )
     n_steps = (plan.cv or 5) * len(numbers("--l2", plan.l2)) if plan.validated else ranks(plan.rank)[0]
     with told(model, n_steps, voice):
         return model.fit(X, Y, **options)
@@ -142,20 +173,23 @@ def fit_arrays(x: str, y: str, plan: Plan, voice: Voice) -> DST2R | DST2RCV:
 def fit_statistics(paths: list[str], plan: Plan, voice: Voice) -> DST2R | DST2RCV:
     """Fit from files of statistics; with several ranks every file is a test fold once."""
     model = plan.estimator()
-    parts = [load_statistics(path) for path in paths]
+    plan.refuse_samples()
+    if isinstance(model, DST2RCV) and len(paths) < 2:
+        raise ValueError(
+            "choosing among models takes two or more files of statistics, each of which is left out once: "
+            "give more files, or one --rank and no --cv."
+        )
+    parts, labels = load_parts(paths)
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     with told(model, len(parts), voice):
-        return model.fit_statistics(parts) if isinstance(model, DST2RCV) else model.fit_statistics(total)
-
-
-def load_statistics(path: str) -> GramStatistics:
-    """Statistics from a file that holds nothing else."""
-    stats = load(path)
-    if not isinstance(stats, GramStatistics):
-        raise ValueError(f"{path} holds a {type(stats).__name__}; expected statistics, as dst2r stats writes them.")
-    return stats
+        if isinstance(model, DST2RCV):
+            model.fit_statistics(parts)
+        else:
+            model.fit_statistics(total)
+    model.labels_ = labels
+    return model
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """What every command needs to speak to people and to write files."""
 
 import json
+import math
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +32,8 @@ class Commands(TyperGroup):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
+            except BrokenPipeError:
+                raise  # of "| head": click ends quietly
             except KeyboardInterrupt:
                 fail("interrupted; nothing was written.", INTERRUPTED)
             except (ValueError, OSError, MemoryError, ImportError) as error:
@@ -41,10 +45,14 @@ class Commands(TyperGroup):
 def sentence(error: Exception) -> str:
     """What went wrong, in one line."""
     if isinstance(error, OSError) and error.strerror:
+        if error.strerror.startswith("cannot be written"):
+            return f"{error.filename} {error.strerror}: make room, or choose another place; nothing was written."
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = str(error) or type(error).__name__
     if isinstance(error, MemoryError):
         return f"not enough memory ({text}): give fewer entries, or a machine with more."
+    if text.startswith("The feature names"):
+        return " ".join(text.split())
     first = text.splitlines()[0]  # scikit-learn adds paragraphs of general advice
     if first.startswith("Input ") and ("NaN" in first or "infinity" in first):
         return f"{first.rstrip('.')}: remove or impute those samples first."
@@ -71,48 +79,75 @@ class Voice:
     def result(self, path: Path | None, facts: dict[str, Any]) -> None:
         """Print what scripts use: the facts as one JSON object, or the path of what was written."""
         if self.json:
-            typer.echo(json.dumps({"path": str(path)} | facts if path else facts))
+            typer.echo(json.dumps(_for_json({"path": str(path)} | facts if path else facts), allow_nan=False))
         elif path is not None:
             typer.echo(str(path))
 
 
-def claim(path: Path, *, force: bool) -> Path:
+def _for_json(value: Any) -> Any:
+    """Plain values; what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {str(key): _for_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _for_json(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def claim(path: Path, *, force: bool, option: str = "--out") -> Path:
     """Make sure, before any work, that a file can be written at ``path``; make its folder if need be."""
     if path.exists() and not force:
-        fail(f"{path} exists: replace it with --force, or choose another place with --out.")
+        fail(f"{path} exists: replace it with --force, or choose another place with {option}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        fail(f"cannot write in {path.parent} ({error.strerror}): choose another place with --out.")
+        fail(f"cannot write in {path.parent} ({error.strerror}): choose another place with {option}.")
     return path
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name in the same folder, which becomes ``path`` if the block succeeds and vanishes if not."""
-    from dst2r._files import written_whole as written
+def claim_table(path: Path | None, *, force: bool, option: str = "--csv") -> None:
+    """Make sure, before any work, that a table can be written, if one is asked for."""
+    if path is not None:
+        from dst2r.io import check_table
 
-    try:
-        with written(path, overwrite=True) as temporary:
-            yield temporary
-    except OSError as error:
-        fail(f"cannot write {path} ({error.strerror}): choose another place with --out.")
+        check_table(path)
+        claim(path, force=force, option=option)
 
 
 @contextmanager
 def progress(first: str, *, quiet: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Show on the terminal what is being done and for how long; calling what this yields names the next step.
 
-    With a ``total``, every call but those past it is a step done, and the time left is estimated.
+    With a ``total``, every call but those past it is a step done, and the time left is estimated. Large sources, which
+    are read chunk by chunk, have a line of their own.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    left = () if total is None else (BarColumn(bar_width=20), TextColumn("left"), TimeRemainingColumn())
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), *left
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    if quiet or not console.is_terminal:
+        yield lambda text: None
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    left = BarColumn(bar_width=20), TextColumn("left"), TimeRemainingColumn()
+    with Progress(*columns, *left, console=console, transient=True) as bar:
         task = bar.add_task(first, total=total)
-        yield lambda text: bar.update(task, description=text, advance=0 if total is None else 1)
+        chunks = bar.add_task("  reading chunks", visible=False)
+
+        def tell(done: int, of: int) -> None:
+            bar.update(chunks, completed=done, total=of, visible=done < of)
+
+        with _chunks_watched(tell):
+            yield lambda text: bar.update(task, description=text, advance=0 if total is None else 1)
+
+
+def _chunks_watched(tell: Callable[[int, int], None]) -> AbstractContextManager[None]:
+    """Follow Dask, if a source is large enough for it to have been loaded."""
+    if "dask" not in sys.modules:
+        return nullcontext()
+    from dst2r.io import watched
+
+    return watched(tell)

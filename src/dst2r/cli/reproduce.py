@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dst2r.cli.output import INTERRUPTED, claim, fail, written_whole
+from dst2r._files import written_whole
+from dst2r.cli.output import INTERRUPTED, claim, fail
 from dst2r.experiments import COMMANDS, Experiment, run_experiment
 from dst2r.experiments.pages import Entry, Grid, Section, to_html, to_markdown
 from dst2r.experiments.results import Results, cells_csv, summary_csv, times_csv
@@ -151,7 +152,7 @@ def lines_of_progress(name: str) -> Callable[[int, int], None]:
 
 def save(path: Path, content: bytes) -> None:
     """Write a file whole."""
-    with written_whole(path) as temporary:
+    with written_whole(path, overwrite=True) as temporary:
         temporary.write_bytes(content)
 
 

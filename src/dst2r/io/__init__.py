@@ -1,6 +1,21 @@
 """Arrays from and to files, by suffix; lazily where the format allows it."""
 
-from dst2r.io.reading import contents, open_array, split_spec
-from dst2r.io.writing import write_array
+from dst2r.io.lazy import watched
+from dst2r.io.reading import TABLES, contents, fetch, open_array, open_column, split_spec
+from dst2r.io.writing import NAMING, check_table, named_rows, write_array, write_table, writer_of
 
-__all__ = ["contents", "open_array", "split_spec", "write_array"]
+__all__ = [
+    "NAMING",
+    "TABLES",
+    "check_table",
+    "contents",
+    "fetch",
+    "named_rows",
+    "open_array",
+    "open_column",
+    "split_spec",
+    "watched",
+    "write_array",
+    "write_table",
+    "writer_of",
+]

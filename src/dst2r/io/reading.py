@@ -12,28 +12,52 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dst2r.images import open_images
 from dst2r.io.common import FileError, need
-from dst2r.io.tables import read_table, table_columns
+from dst2r.io.lazy import Rows, lazy_array, on_disk
+from dst2r.io.tables import SEPARATORS, read_column, read_table, table_columns, table_contents
+from dst2r.statistics.choice import free_memory
 
 SPEC = re.compile(r"(?P<path>.+?)(\[(?P<key>[^\[\]]*)\])?")
 HDF5_MAGIC, NETCDF3_MAGIC = b"\x89HDF\r\n\x1a\n", b"CDF"
+TABLES = {*SEPARATORS, ".parquet"}
 MAT_CLASSES = {"double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+SHARE = 0.25  # of the free memory that an array may take
 
 
-def open_array(spec: str | os.PathLike[str], *, lazy: bool = True) -> Any:
+def fetch(spec: str | os.PathLike[str], *, mask: str | os.PathLike[str] | None = None) -> Any:
+    """Read an array into memory, or open it lazily, as a Dask array, if it is large beside the memory that is free.
+
+    Parameters are those of :func:`open_array`.
+    """
+    array = open_array(spec, mask=mask)
+    if not on_disk(array):
+        return array
+    if array.nbytes <= SHARE * free_memory():
+        return open_array(spec, lazy=False, mask=mask)
+    if isinstance(array, np.memmap):
+        path = split_spec(spec)[0]
+        return lazy_array(path, Rows(path, array))
+    return array
+
+
+def open_array(spec: str | os.PathLike[str], *, lazy: bool = True, mask: str | os.PathLike[str] | None = None) -> Any:
     """Open the array that a specification names.
 
     Parameters
     ----------
     spec : str or path-like
         ``X.npy``; ``data.npz[X]``, ``data.zarr[X]``, ``data.nc[X]``, ``data.h5[group/X]`` and ``data.mat[X]``, without
-        a name if there is only one; a folder or a pattern such as ``scans/*.npy`` with a file for each sample.
+        a name if there is only one; a folder or a pattern such as ``scans/*.npy`` with a file for each sample, ``.npy``
+        or ``.nii(.gz)``.
 
         Tables (``.csv``, ``.tsv``, ``.parquet``) with a row for each sample: ``data.csv`` is all columns,
         ``data.csv[age,weight]`` these, and in ``data.csv[patient:age,weight]`` the samples are named by ``patient``.
         With a row for each entry: in ``data.csv[patient,tissue,gene:value]`` the columns before the colon become modes.
     lazy : bool, default=True
         Leave the numbers on disk until they are used, where the format allows it.
+    mask : path-like, optional
+        Of images: voxels that are 0 there are left out (:mod:`dst2r.images`).
 
     Returns
     -------
@@ -47,13 +71,11 @@ def open_array(spec: str | os.PathLike[str], *, lazy: bool = True) -> Any:
         If there is no such file, it is damaged or holds no such array of real numbers, or a library is missing.
     """
     path, key = split_spec(spec)
-    try:
-        array = _reader(path).read(path, key, lazy)
-    except (FileError, FileNotFoundError, PermissionError, ImportError, MemoryError):
-        raise
-    except Exception as error:  # what the libraries raise on damaged files is anyone's guess
-        detail = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise FileError(f"{path} cannot be read ({detail}): it is damaged, or not what its suffix says.") from error
+
+    def read(path: Path) -> Any:
+        return _reader(path).read(path, key, lazy) if mask is None else _read_masked(path, key, lazy, mask)
+
+    array = _opened(path, read)
     kinds = {dtype.kind for dtype in ([array.dtype] if hasattr(array, "dtype") else array.dtypes)}
     if not kinds <= set("biuf"):
         raise FileError(f"{os.fspath(spec)} holds {getattr(array, 'dtype', 'other')} entries; expected real numbers.")
@@ -64,6 +86,28 @@ def open_array(spec: str | os.PathLike[str], *, lazy: bool = True) -> Any:
     return array
 
 
+def _opened(path: Path, read: Callable[[Path], Any]) -> Any:
+    """What ``read`` makes of a file, or one line on why it cannot."""
+    try:
+        return read(path)
+    except (FileError, FileNotFoundError, PermissionError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # what the libraries raise on damaged files is anyone's guess
+        detail = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise FileError(f"{path} cannot be read ({detail}): it is damaged, or not what its suffix says.") from error
+
+
+def open_column(spec: str | os.PathLike[str]) -> Any:
+    """One number or text for each sample: an array of one axis, or a column of a table."""
+    path, key = split_spec(spec)
+    if path.exists() and path.suffix.lower() in TABLES:
+        return _opened(path, lambda path: read_column(path, key))
+    array = np.asarray(open_array(spec))
+    if array.ndim != 1 and array.size == len(array):
+        return array.ravel()  # MATLAB has no vectors
+    return array
+
+
 def contents(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arrays that a file holds, opened lazily, by name; "" is the name of the only one of its kind.
 
@@ -71,7 +115,9 @@ def contents(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     found: dict[str, Any] = {}
-    for key in _reader(path).keys(path):
+    if path.suffix.lower() in TABLES and path.exists():
+        return _opened(path, table_contents)
+    for key in _opened(path, _reader(path).keys):
         try:
             found[key] = open_array(f"{path}[{key}]" if key else path)
         except (ValueError, ImportError) as error:
@@ -103,13 +149,13 @@ def _reader(path: Path) -> Reader:
         return Reader(_read_samples, _single)
     if path.name.lower().endswith((".nii", ".nii.gz")):
         return Reader(_read_samples, _single)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
     if suffix not in READERS:
         raise FileError(
             f"{path} has {f'the suffix {suffix}' if suffix else 'no suffix'}; arrays are read from "
             f"{', '.join(READERS)}, from .nii and .nii.gz images, and from folders of samples."
         )
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
     return READERS[suffix]
 
 
@@ -160,11 +206,30 @@ def _read_samples(path: Path, key: str | None, lazy: bool) -> Any:
     files = sorted(_sample_files(path), key=natural_order)
     if not files:
         raise FileNotFoundError(f"There are no .npy, .nii or .nii.gz files in {path}.")
-    if _kind(files[0]) == ".npy":
-        array = _stack_npy(files)
-    else:
-        raise FileError("images are not read yet")
+    if _kind(files[0]) == ".nii":
+        return _read_images(files, lazy, None)
+    array = _stack_npy(files)
     return array if lazy else array.compute()
+
+
+def _read_masked(path: Path, key: str | None, lazy: bool, mask: str | os.PathLike[str]) -> Any:
+    if path.suffix.lower() in READERS or key is not None:
+        raise FileError(f"{path} holds no images that a mask could be for: leave out the mask.")
+    files = sorted(_sample_files(path), key=natural_order)
+    if not files:
+        raise FileNotFoundError(f"There are no .nii or .nii.gz files in {path}.")
+    if _kind(files[0]) != ".nii":
+        raise FileError(f"{path} holds no images that a mask could be for: leave out the mask.")
+    return _read_images(files, lazy, mask)
+
+
+def _read_images(files: list[Path], lazy: bool, mask: str | os.PathLike[str] | None) -> Any:
+    try:
+        return open_images(files, mask, lazy=lazy)[0]
+    except ModuleNotFoundError:
+        raise
+    except (ValueError, FileNotFoundError) as error:  # which name the file and what is wrong with it
+        raise FileError(str(error)) from error
 
 
 def _sample_files(path: Path) -> list[Path]:
@@ -191,9 +256,9 @@ def natural_order(path: Path) -> list[Any]:
 def _stack_npy(files: list[Path]) -> Any:
     """Dask array of samples, several to a chunk; all headers are compared, no numbers are read."""
     da = need("dask.array", "reading a folder of samples")
-    first = np.load(files[0], mmap_mode="r", allow_pickle=False)
+    first = _opened(files[0], _map_npy)
     for file in files:
-        sample = np.load(file, mmap_mode="r", allow_pickle=False)
+        sample = _opened(file, _map_npy)
         if (sample.shape, sample.dtype) != (first.shape, first.dtype):
             raise FileError(
                 f"{file} holds {sample.dtype} of shape {sample.shape}, but {files[0].name} {first.dtype} of shape "
@@ -206,12 +271,16 @@ def _stack_npy(files: list[Path]) -> Any:
     )
 
 
+def _map_npy(path: Path) -> Any:
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
 def _delayed(function: Callable[..., Any]) -> Any:
     return need("dask", "reading a folder of samples").delayed(function)
 
 
 def _load_stack(files: list[Path]) -> Any:
-    return np.stack([np.load(file, allow_pickle=False) for file in files])
+    return np.stack([_opened(file, _map_npy) for file in files])
 
 
 # Zarr
@@ -246,8 +315,8 @@ def _read_zarr(path: Path, key: str | None, lazy: bool) -> Any:
     name = choose(path, key, _data_variables(arrays, _zarr_dims))
     if _zarr_dims(arrays[name]) and name:
         return _read_dataset(path, name, lazy, engine="zarr", consolidated=False)
-    da = need("dask.array", "reading .zarr")
-    return da.from_zarr(arrays[name]) if lazy else arrays[name][...]
+    array = arrays[name]
+    return lazy_array(path, array, getattr(array, "shards", None) or array.chunks) if lazy else array[...]
 
 
 # NetCDF and HDF5
@@ -302,8 +371,9 @@ def _read_dataset(path: Path, name: str, lazy: bool, **options: Any) -> Any:
     if not lazy:
         with dataset:
             return array.load()
-    need("dask", f"reading {path.suffix} lazily")
-    return array.chunk({dim: "auto" if k == 0 else -1 for k, dim in enumerate(array.dims)})
+    sizes = array.encoding.get("preferred_chunks") or {}
+    chunks = tuple(sizes.get(dim, size) for dim, size in array.sizes.items()) if sizes else None
+    return array.copy(data=lazy_array(path, array.variable, chunks))
 
 
 def _read_h5py(path: Path, name: str, lazy: bool, *, transposed: bool = False) -> Any:
@@ -312,12 +382,9 @@ def _read_h5py(path: Path, name: str, lazy: bool, *, transposed: bool = False) -
         with h5py.File(path) as file:
             array = file[name][...]
             return np.ascontiguousarray(array.T) if transposed else array
-    da = need("dask.array", f"reading {path.suffix} lazily")
     dataset = h5py.File(path)[name]
-    chunks: list[Any] = [-1] * dataset.ndim
-    chunks[-1 if transposed else 0] = "auto"
-    array = da.from_array(dataset, chunks=tuple(chunks))
-    return array.T if transposed else array
+    chunks = dataset.chunks and (dataset.chunks[::-1] if transposed else dataset.chunks)
+    return lazy_array(path, dataset, chunks, transposed=transposed)
 
 
 # MATLAB

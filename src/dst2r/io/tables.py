@@ -15,12 +15,19 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 def table_columns(path: Path) -> list[str]:
     """One array of all columns, if that is what the table is; else the columns that hold numbers."""
+    return [name for name, column in table_contents(path).items() if not isinstance(column, str)]
+
+
+def table_contents(path: Path) -> dict[str, Any]:
+    """One array of all columns, if that is what the table is; else all columns, what is text as a message."""
+    frame = _load(path)
     try:
-        read_table(path, None, lazy=False)
+        return {"": _all_columns(path, frame)}
     except FileError:
-        frame = _load(path)
-        return [str(name) for name in frame.columns if frame[name].dtype.kind in "biuf"]
-    return [""]
+        return {
+            str(name): column if column.dtype.kind in "biuf" else f"text, as in {column.iloc[0]!r}"
+            for name, column in frame.items()
+        }
 
 
 def read_table(path: Path, key: str | None, lazy: bool) -> Any:
@@ -56,6 +63,15 @@ def read_table(path: Path, key: str | None, lazy: bool) -> Any:
     for name in values:
         _check_numeric(path, frame, name)
     return frame[values[0]] if single else frame[values]
+
+
+def read_column(path: Path, key: str | None) -> Any:
+    """One column, of numbers or text; the only one if none is named."""
+    frame = _load(path)
+    names = _names(path, frame, key) if key else list(frame.columns)
+    if len(names) != 1:
+        raise FileError(f"{path}: expected one column, not {', '.join(map(str, names))}: write {path.name}[NAME].")
+    return frame[names[0]].to_numpy()
 
 
 def _load(path: Path) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from numpy.lib import format as npy
 from dst2r._files import written_whole
 from dst2r.io.common import FileError, need
 from dst2r.io.tables import SEPARATORS
-from dst2r.labels import is_xarray
+from dst2r.labels import Mode, is_xarray
 
+NAMING = {".nc", ".h5", ".hdf5", ".zarr", ".csv", ".tsv", ".parquet"}  # that keep names of modes and entries
 NAME = "array"  # of what has no name, in files that need one
 
 
@@ -41,6 +43,30 @@ def write_array(path: str | os.PathLike[str], array: Any, *, overwrite: bool = F
             raise OSError(errno.EIO, str(error).splitlines()[0]) from error
 
 
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]], *, overwrite: bool = False) -> None:
+    """Write named columns to a ``.csv``, ``.tsv`` or ``.parquet``."""
+    check_table(path)
+    suffix = Path(path).suffix.lower()
+    with written_whole(path, overwrite=overwrite) as temporary:
+        if suffix == ".parquet":
+            need("pyarrow", "writing .parquet")
+            frame = need("pandas", "writing .parquet").DataFrame(dict(columns))
+            frame.to_parquet(temporary, index=False)
+            return
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=SEPARATORS[suffix], lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+
+def check_table(path: str | os.PathLike[str]) -> None:
+    """Raise unless the suffix is that of a table."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (*SEPARATORS, ".parquet"):
+        fault = f"the suffix {suffix}" if suffix else "no suffix"
+        raise FileError(f"{os.fspath(path)} has {fault}; tables are written to .csv, .tsv or .parquet.")
+
+
 def writer_of(path: str | os.PathLike[str]) -> Callable[[Path, Any], None]:
     """The function that writes files with this suffix."""
     suffix = Path(path).suffix.lower()
@@ -48,6 +74,29 @@ def writer_of(path: str | os.PathLike[str]) -> Callable[[Path, Any], None]:
         fault = f"the suffix {suffix}" if suffix else "no suffix"
         raise FileError(f"{os.fspath(path)} has {fault}; arrays are written to {', '.join(WRITERS)}.")
     return WRITERS[suffix]
+
+
+def named_rows(values: Any, X: Any, sample: str, modes: Sequence[Mode]) -> Any:
+    """Results with a row for each sample of ``X`` as a DataArray, for formats that keep names.
+
+    Parameters
+    ----------
+    values : ndarray or Dask array of shape (n, ...)
+    X : array or pandas object
+        Whose index, if it has one, names the samples.
+    sample : str
+        Name of the sample, where ``X`` has none.
+    modes : sequence of Mode
+        Names of the other axes.
+    """
+    xarray = need("xarray", "writing names")
+    coords = {mode.name: mode.coordinate() for mode in modes if mode.labels is not None}
+    names = [mode.name for mode in modes]
+    index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    if index is not None and not isinstance(index, need("pandas", "writing names").RangeIndex):
+        sample = index.name or sample
+        coords[sample] = np.asarray(index)
+    return xarray.DataArray(values, dims=[sample, *names], coords=coords)
 
 
 def _numbers(array: Any) -> Any:
@@ -85,12 +134,22 @@ def _write_mat(path: Path, array: Any) -> None:
 def _write_zarr(path: Path, array: Any) -> None:
     zarr = need("zarr", "writing .zarr")
     path.unlink()  # the temporary name becomes a folder
+    array = _even_chunks(array)
     if is_xarray(array) or hasattr(array, "iloc"):
         _dataset(array).to_zarr(path, zarr_format=2, consolidated=False)  # text has no place in version 3 yet
     elif _is_dask(array):
         array.to_zarr(str(path))
     else:
         zarr.save_array(str(path), np.asarray(array))
+
+
+def _even_chunks(array: Any) -> Any:
+    """Zarr's chunks are all of one size."""
+    data = array.data if is_xarray(array) else array
+    if not _is_dask(data):
+        return array
+    data = data.rechunk({0: max(data.chunks[0])})
+    return array.copy(data=data) if is_xarray(array) else data
 
 
 def _write_hdf(path: Path, array: Any) -> None:

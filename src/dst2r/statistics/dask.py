@@ -158,6 +158,14 @@ def map_samples(X: Any, function: Callable[[NDArray[Any]], NDArray[Any]], shape:
 
 def r2_score(Y: Any, prediction: Any, sample_weight: Any = None) -> float:
     """:func:`dst2r.metrics.r2_score` of lazy predictions, in one pass over the samples."""
+    error, variance = errors(Y, prediction, sample_weight)
+    # Where responses do not vary: 1 if predicted exactly, else 0.
+    share = np.divide(error, variance, out=(error > 0).astype(float), where=variance > 0)
+    return float(np.mean(1.0 - share))
+
+
+def errors(Y: Any, prediction: Any, sample_weight: Any = None) -> tuple[Array, Array]:
+    """Mean squared error and variance of every response entry, shape (Q,), in one pass over the samples."""
     import dask.array as da
 
     _checked("X", prediction)
@@ -168,10 +176,7 @@ def r2_score(Y: Any, prediction: Any, sample_weight: Any = None) -> float:
     pairs = da.stack([Y.astype(np.float64), Y - prediction], axis=1).rechunk({1: 2})
     stats = gram_statistics(one, pairs, weight, center=True)
     variance, noise = stats.y_square.reshape(2, -1)
-    error = noise + stats.y_mean.reshape(2, -1)[1] ** 2
-    # Where responses do not vary: 1 if predicted exactly, else 0.
-    share = np.divide(error, variance, out=(error > 0).astype(float), where=variance > 0)
-    return float(np.mean(1.0 - share))
+    return noise + stats.y_mean.reshape(2, -1)[1] ** 2, variance
 
 
 @dataclass(frozen=True, eq=False)

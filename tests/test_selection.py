@@ -358,6 +358,15 @@ def test_stepwise_drops_a_component_that_does_not_pay(n):
             assert criterion.of(found) <= criterion.of(without) + 1e-6
 
 
+@pytest.mark.parametrize("extra", [1, 3, 5])
+def test_a_rank_that_is_too_large_leaves_no_component_in_pieces(extra):
+    """With three components too many a true one used to be left in three, of which none could be spared."""
+    data = make_tensor_regression(400, (10, 8), (6,), rank=3, sparsity=0.5, normalize=True, noise=0.3, random_state=0)
+    known, more = (DST2R(rank).fit(data.X, data.Y) for rank in (3, 3 + extra))
+    assert more.rank_ == 3
+    assert_allclose(more.coef_, known.coef_, atol=1e-4)
+
+
 def test_refit_on_a_support_removes_components_without_a_living_factor():
     data = make_tensor_regression(200, (4, 3), (3,), rank=2, sparsity=0.0, random_state=6)
     stats, coef = GramStatistics.from_arrays(data.X, data.Y), CPCoefficient(data.factors, 2)

@@ -100,6 +100,8 @@ class Growth:
         That each of the fits was corrected at.
     paths : list of SearchPath
         Of all components.
+    stages : list of (CPCoefficient, float)
+        The coefficient and its loss after each component, as far as it was corrected then.
     n_iter : int
         Correction steps in all.
     """
@@ -107,6 +109,7 @@ class Growth:
     fits: list[Correction]
     l1: list[float]
     paths: list[SearchPath]
+    stages: list[tuple[CPCoefficient, float]]
     n_iter: int
 
     def add(self, stats: Statistics, coef: CPCoefficient, l1: float, recipe: Recipe) -> Correction:
@@ -150,7 +153,7 @@ def grow(
     on_component : callable, optional
         Told the number of components and the loss after each one.
     """
-    growth = Growth([], [], [], 0)
+    growth = Growth([], [], [], [], 0)
     n_starts = 1 if recipe.correction == "none" else WEAK_STARTS  # the paper knows one
     coef, l1, loss = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf, 0.5 * stats.y_scale
     for r in range(1, rank + 1):
@@ -175,6 +178,7 @@ def grow(
         elif recipe.correction == "full":
             coef, loss = _settled(stats, coef, l1, growth)
             coef = coef.alive()
+        growth.stages.append((coef, loss))
         if on_component is not None:
             on_component(r, loss)
     if growth.paths and not growth.fits:  # the residual was exhausted before the rank that was asked for

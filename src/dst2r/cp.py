@@ -85,14 +85,19 @@ class CPCoefficient:
         """Sum of absolute entries of every component, shape (R,)."""
         return np.prod([np.abs(f).sum(axis=0) for f in self.factors], axis=0)
 
+    def counts(self, entries: Array | None = None) -> NDArray[np.intp]:
+        """Non-zero entries of every factor vector, or of those of other ``entries``, shape (p + q, R)."""
+        rows = np.concatenate(self.factors) if entries is None else entries.reshape(-1, self.rank)
+        starts = [0, *accumulate(len(f) for f in self.factors[:-1])]
+        return np.add.reduceat(rows != 0.0, starts, axis=0, dtype=np.intp)
+
     def living(self) -> NDArray[np.bool_]:
         """Which components are not zero, shape (R,)."""
-        return np.logical_and.reduce([f.any(axis=0) for f in self.factors])
+        return np.logical_and.reduce(self.counts() > 0)
 
     def n_parameters(self) -> int:
         """Free numbers: non-zero entries less the scales that modes of a component share."""
-        counts = np.array([(f != 0.0).sum(axis=0) for f in self.factors])
-        return int(((counts.sum(axis=0) - len(self.factors) + 1) * counts.all(axis=0)).sum())
+        return free_numbers(self.counts())
 
     def ravel(self) -> Array:
         """All factor entries in one vector: mode by mode, then entry, then component."""
@@ -154,6 +159,11 @@ class CPCoefficient:
             weights = weights * scale
         factors[-1] = factors[-1] * np.where(weights < 0, -1.0, 1.0)
         return CPTensor((np.abs(weights), factors))
+
+
+def free_numbers(counts: NDArray[np.intp]) -> int:
+    """Free numbers of components that have so many non-zero entries in every factor vector, shape (p + q, R)."""
+    return int(((counts.sum(axis=0) - len(counts) + 1) * counts.all(axis=0)).sum())
 
 
 def contract_all_but_one(A: Array, factors: Sequence[Array]) -> Array:

@@ -120,7 +120,16 @@ class _DST2RBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TensorRegres
             return fit
         if self.n_restarts:
             fit = restart(stats, fit, self.n_restarts, as_generator(self.random_state), self._recipe)
-        selection = select(stats, fit, l1, criterion, relax=self.relax, start=growth.l1[-1], recipe=self._recipe)
+        selection = select(
+            stats,
+            fit,
+            l1,
+            criterion,
+            relax=self.relax,
+            start=growth.l1[-1],
+            recipe=self._recipe,
+            stages=growth.stages if self.correction == "full" else (),
+        )
         self.path_, self.l1_ = selection.path, selection.l1
         self.n_iter_ += selection.fit.n_iter
         if not selection.fit.converged:

@@ -25,7 +25,7 @@ from dst2r.correction import (
     penalised,
     penalty_weights,
 )
-from dst2r.cp import Array, CPCoefficient
+from dst2r.cp import Array, CPCoefficient, free_numbers
 from dst2r.search import SearchPath
 from dst2r.statistics.base import Statistics
 
@@ -137,20 +137,23 @@ def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
     refits = LocalRefits(model, np.arange(entries.size), inverse(model.hessian))
     moved = refits.on(np.ones(entries.size, dtype=bool))[0]
     slope = model.gradient + model.hessian @ (moved - entries)
-    coefs, relaxed, losses = [], [], []
+    coefs, relaxed, losses, counts = [], [], [], []
     support = np.zeros(0, dtype=bool)
     for l1 in grid:
         if l1 > 0.0:
             lasso_quadratic(model.hessian, slope, moved, l1 * weights, tol, 200)
-        before, coef = support, _without_dead(model.coef.with_entries(moved))
-        support = coef.ravel() != 0.0
+        before, count = support, model.coef.counts(moved)
+        living = count.all(axis=0)  # once a factor of a component is zero, all are
+        entries = moved if living.all() else (moved.reshape(-1, living.size) * living).ravel()
+        support = entries != 0.0
         if not np.array_equal(before, support):
-            entries, loss = refits.on(support)
-            refit = model.coef.with_entries(entries)
-        coefs.append(coef)
+            refitted, loss = refits.on(support)
+            refit = model.coef.with_entries(refitted)
+        coefs.append(model.coef.with_entries(entries))
         relaxed.append(refit)
         losses.append(loss)
-    return _path(grid, np.array(losses), coefs, relaxed, criterion)
+        counts.append(count)
+    return _path(grid, np.array(losses), coefs, relaxed, counts, criterion)
 
 
 def exact_path(
@@ -178,7 +181,7 @@ def exact_path(
                     fit = least_squares(stats, point, support=support, tol=tol, max_iter=max_iter)
                     refit, loss = fit.coef, fit.model.loss
             coefs[t], relaxed[t], losses[t] = point, refit, loss
-    return _path(grid, losses, coefs, relaxed, criterion)
+    return _path(grid, losses, coefs, relaxed, [c.counts() for c in coefs], criterion)
 
 
 def joint_path(
@@ -229,8 +232,13 @@ def select(
     relax: bool,
     start: float,
     recipe: Recipe,
+    stages: Sequence[tuple[CPCoefficient, float]] = (),
 ) -> Selection:
-    """Thin out a fit that was corrected at ``start``: to a given l1, or (None) where the criterion is least."""
+    """Thin out a fit that was corrected at ``start``: to a given l1, or (None) where the criterion is least.
+
+    With the ``stages`` of its growth, fewer components are tried, too, if the criterion of the stages is least there:
+    with too many, a true one may be in pieces, none of which can be spared.
+    """
     tol, steps = recipe.tol, recipe.max_iter
     grid = l1_grid(stats.kkt_start()[0], N_L1, from_zero=start == 0.0)
     path = joint_path(stats, fit, start, grid, criterion)
@@ -246,7 +254,13 @@ def select(
     fit = refit_support(stats, refit, coef.ravel() != 0.0, tol=WANTED_TOL, max_iter=steps)
     fit = stepwise(stats, fit, criterion, tol=WANTED_TOL, max_iter=steps)
     fit = least_squares(stats, fit.model, support=fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
-    return Selection(averaged(stats, fit, criterion), l1, path)
+    selection = Selection(averaged(stats, fit, criterion), l1, path)
+    values = [criterion(loss, stage.n_parameters(), stage.rank) for stage, loss in stages]
+    if start > 0.0 or not values or (least := int(np.argmin(values))) == len(values) - 1:
+        return selection
+    smaller = least_squares(stats, stages[least][0], tol=WANTED_TOL, max_iter=steps)
+    rival = select(stats, smaller, None, criterion, relax=relax, start=start, recipe=recipe)
+    return min(selection, rival, key=lambda found: criterion.of(found.fit))
 
 
 def averaged(stats: Statistics, fit: Correction, criterion: Criterion) -> Correction:
@@ -520,12 +534,12 @@ class LocalRefits:
         alive, covariance, theta, loss = self._now
         stay, leave = np.flatnonzero(support[alive]), np.flatnonzero(~support[alive])
         if leave.size:
-            rows = covariance[leave]
-            link = rows[:, stay]
+            rows = covariance.take(leave, axis=0)
+            link = rows.take(stay, axis=1)
             taken = _solve(rows[:, leave], np.column_stack([link, theta[leave]]))
             loss += 0.5 * float(theta[leave] @ taken[:, -1])
             theta = theta[stay] - link.T @ taken[:, -1]
-            covariance = covariance[stay][:, stay]
+            covariance = covariance.take(stay, axis=0).take(stay, axis=1)
             covariance -= link.T @ taken[:, :-1]
             self._now = alive[stay], covariance, theta, loss
         refit = np.zeros(self._size)
@@ -534,18 +548,16 @@ class LocalRefits:
 
 
 def _path(
-    grid: Array, losses: Array, coefs: list[CPCoefficient], relaxed: list[CPCoefficient], criterion: Criterion
+    grid: Array,
+    losses: Array,
+    coefs: list[CPCoefficient],
+    relaxed: list[CPCoefficient],
+    counts: list[NDArray[np.intp]],
+    criterion: Criterion,
 ) -> L1Path:
-    sizes = [c.n_parameters() for c in coefs]
-    ranks = [int(c.living().sum()) for c in coefs]
+    sizes, ranks = [free_numbers(c) for c in counts], [int(c.all(axis=0).sum()) for c in counts]
     values = [criterion(loss, k, r) for loss, k, r in zip(losses, sizes, ranks, strict=True)]
     return L1Path(np.asarray(grid), losses, np.array(sizes, dtype=float), np.array(values), coefs, relaxed)
-
-
-def _without_dead(coef: CPCoefficient) -> CPCoefficient:
-    """Set all factors of a component to zero once one of them is."""
-    living = coef.living()
-    return coef if living.all() else CPCoefficient(tuple(f * living for f in coef.factors), coef.n_x_modes)
 
 
 def _solve(hessian: Array, right: Array) -> Array:

@@ -148,13 +148,13 @@ class Statistics(ABC):
 
     def prediction_losses(self, coefs: Sequence[CPCoefficient], x_mean: Array, y_mean: Array) -> Array:
         """Losses on these samples of models fitted on data with other means, shape (k,); one pass for all."""
-        U, dx, dy = joined(coefs).x_side(), self.x_mean - x_mean, self.y_mean - y_mean
-        shifts, ranks = dx @ U, [c.rank for c in coefs]
-        values, stop = np.empty(len(coefs)), 0
-        for k, (coef, (u_gram_u, u_cross)) in enumerate(zip(coefs, self.moments(U, ranks), strict=True)):
-            part = slice(stop, stop := stop + coef.rank)
-            v = coef.y_side()
-            fit, link = np.sum(u_gram_u * (v.T @ v)), np.sum(u_cross * v.T)
+        every, dx, dy = joined(coefs), self.x_mean - x_mean, self.y_mean - y_mean
+        U, V, ranks = every.x_side(), every.y_side(), [c.rank for c in coefs]
+        shifts, values, stop = dx @ U, np.empty(len(coefs)), 0
+        for k, (rank, (u_gram_u, u_cross)) in enumerate(zip(ranks, self.moments(U, ranks), strict=True)):
+            part = slice(stop, stop := stop + rank)
+            v = V[:, part]
+            fit, link = np.vdot(u_gram_u, v.T @ v), np.vdot(u_cross, v.T)
             shift = dy - v @ shifts[part]
             values[k] = 0.5 * (self.y_scale + fit + shift @ shift) - link
         return values

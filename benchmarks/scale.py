@@ -18,7 +18,6 @@ import argparse
 import json
 import math
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -66,15 +65,10 @@ def clocked(call: Callable[[], object]) -> tuple[float, Any]:
     return time.perf_counter() - start, found
 
 
-def resident() -> float:
-    """Megabytes that the process holds now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def peak() -> float:
-    """Most megabytes that the process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+def resident(what: str = "VmRSS") -> float:
+    """Megabytes that the process holds now; most that it ever held, as VmHWM (ru_maxrss counts the parent's, too)."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1e6
 
 
 # --- in memory ---
@@ -94,7 +88,7 @@ def fit_in_memory(folder: str, rank: int) -> Found:
     X, Y = np.load(Path(folder) / "X.npy"), np.load(Path(folder) / "Y.npy")
     before = resident()
     seconds, model = clocked(lambda: DST2R(rank).fit(X, Y))
-    extra = peak() - before
+    extra = resident("VmHWM") - before
     rows, columns = X.reshape(len(X), -1), np.ones((X[0].size, rank), np.float32)
     one_pass = min(clocked(lambda: rows @ columns)[0] for _ in range(7))
     with np.load(Path(folder) / "truth.npz") as kept:
@@ -203,7 +197,7 @@ def on_disk(folder: str, name: str, what: str, n: int, workers: int) -> Found:
         difference = np.abs(lazily.coef_ - eagerly.coef_).max() / np.abs(eagerly.coef_).max()
         found = {"difference": float(difference)}
     times = {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu}
-    return times | {"peak": peak()} | found
+    return times | {"peak": resident("VmHWM")} | found
 
 
 def report_on_disk(name: str, parent: Path, n: int, workers: int, repeats: int) -> None:

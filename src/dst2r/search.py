@@ -17,7 +17,8 @@ AUTO_STEP = 0.05  # step relative to the component's weight: finer steps cost ti
 MAX_STEPS = 20_000
 WORKING_SET = 1024  # predictor entries among which a search goes on where G is out of reach
 ROUNDS = 3  # searches of a component at most, each with a better working set
-START_SWEEPS = 2
+WIDE_STARTS = 32  # entries of C from which a working set is looked for
+START_SWEEPS = 3
 WEAK = 4.0  # gains beyond BIC's price of so many times all entries leave no doubt where a component lies
 CANDIDATES = 512  # entries of C among which other starts are looked for
 CHECK_AT = 0.1  # of the largest l1: where slices outside of the working set are tested
@@ -101,12 +102,11 @@ def search(
     """
 
     def along(gram: GramStatistics) -> SearchPath:
-        first = gram.kkt_start()
-        path = _follow(gram, first, step_size, tol, l1_end, max_steps)
+        path = _follow(gram, gram.kkt_start(), step_size, tol, l1_end, max_steps)
         if n_starts == 1 or len(path) == 0 or not _weak(gram, path):
             return path
-        starts = _other_starts(gram, first, n_starts - 1)
-        paths = [path, *(_follow(gram, start, step_size, tol, l1_end, max_steps) for start in starts)]
+        others = _starts(gram, n_starts)[1:]
+        paths = [path, *(_follow(gram, start, step_size, tol, l1_end, max_steps) for start in others)]
         return min((found for found in paths if len(found)), key=lambda found: found.loss[-1])
 
     if isinstance(stats, GramStatistics):
@@ -135,20 +135,19 @@ def _weak(stats: GramStatistics, path: SearchPath) -> bool:
     return gain < WEAK * math.log(max(stats.n_samples, 2.0)) * sum(stats.x_shape + stats.y_shape)
 
 
-def _other_starts(stats: GramStatistics, first: Start, count: int) -> list[Start]:
-    """The next largest entries of C that share fewer than half of their places with each other and the first."""
-    shape, sizes = stats.x_shape + stats.y_shape, np.abs(stats.cross).ravel()
-    candidates = np.argpartition(-sizes, min(CANDIDATES, sizes.size) - 1)[:CANDIDATES]
-    candidates = candidates[np.lexsort((candidates, -sizes[candidates]))]
-    places = np.stack(np.unravel_index(candidates, shape), axis=1)
-    taken = [np.array(np.unravel_index(first[1] * stats.n_y + first[2], shape))]
+def _starts(stats: Statistics, count: int) -> list[Start]:
+    """The largest entries of C that share fewer than half of their places with each other."""
+    shape = stats.x_shape + stats.y_shape
+    sizes, rows, columns = stats.largest(CANDIDATES)
+    places = np.stack(np.unravel_index(rows * stats.n_y + columns, shape), axis=1)
     starts: list[Start] = []
-    for entry, place in zip(candidates, places, strict=True):
+    taken: list[NDArray[np.intp]] = []
+    for *start, place in zip(sizes.tolist(), rows.tolist(), columns.tolist(), places, strict=True):
         if len(starts) == count:
             break
-        if sizes[entry] > 0.0 and all(2 * np.count_nonzero(place == other) < len(shape) for other in taken):
+        if start[0] > 0.0 and all(2 * np.count_nonzero(place == other) < len(shape) for other in taken):
             taken.append(place)
-            starts.append((float(sizes[entry]), *divmod(int(entry), stats.n_y)))
+            starts.append((start[0], start[1], start[2]))
     return starts
 
 
@@ -196,16 +195,23 @@ Slices = list[NDArray[np.intp]]
 
 
 def _promising(stats: Statistics) -> Slices:
-    """Slices that hold the largest entries of a sparse rank-one approximation of C, from its largest entry."""
-    _, x_entry, y_entry = stats.kkt_start()
-    width = _width(stats.x_shape)
-    x_place, y_place = np.unravel_index(x_entry, stats.x_shape), np.unravel_index(y_entry, stats.y_shape or (1,))
-    a = [np.eye(d)[i] for d, i in zip(stats.x_shape, x_place, strict=True)]
-    b = [np.eye(d)[i] for d, i in zip(stats.y_shape or (1,), y_place, strict=True)]
+    """Slices that hold the largest entries of the best sparse rank-one approximation of C that is found.
+
+    From several of the largest entries of C: among so many, the largest may well be noise.
+    """
+    width, y_shape = _width(stats.x_shape), stats.y_shape or (1,)
+    starts = _starts(stats, WIDE_STARTS)
+    if not starts:
+        return [np.arange(min(d, width)) for d in stats.x_shape]
+    left = [_unit_factors(x_entry, stats.x_shape) for _, x_entry, _ in starts]
+    right = [_unit_factors(y_entry, y_shape) for *_, y_entry in starts]
     for _ in range(START_SWEEPS):
-        a = _rank_one(stats.cross_dot(_outer(b)[:, None]), a, width)
-        b = _rank_one(stats.cross_t_dot(_outer(a)[:, None]), b, max(map(len, b)))
-    return [_largest(np.abs(v), width) for v in a]
+        fields = stats.cross_dot(np.column_stack([_outer(b) for b in right]))  # all starts in one pass
+        left = [_rank_one(fields[:, [k]], a, width) for k, a in enumerate(left)]
+        fields = stats.cross_t_dot(np.column_stack([_outer(a) for a in left]))
+        right = [_rank_one(fields[:, [k]], b, max(y_shape)) for k, b in enumerate(right)]
+    sizes = [abs(float(fields[:, k] @ _outer(b))) for k, b in enumerate(right)]
+    return [_largest(np.abs(v), width) for v in left[int(np.argmax(sizes))]]
 
 
 def _revised(stats: Statistics, path: SearchPath, slices: Slices) -> Slices | None:
@@ -244,6 +250,11 @@ def _rank_one(A: Array, factors: list[Array], width: int) -> list[Array]:
         kept[largest] = found[largest]
         factors[k] = kept / (np.linalg.norm(kept) or 1.0)
     return factors
+
+
+def _unit_factors(entry: int, shape: tuple[int, ...]) -> list[Array]:
+    """Unit vectors whose outer product is one entry of a raveled tensor."""
+    return [np.eye(d)[i] for d, i in zip(shape, np.unravel_index(entry, shape), strict=True)]
 
 
 def _outer(factors: list[Array]) -> Array:

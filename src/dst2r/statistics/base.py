@@ -21,6 +21,9 @@ def is_lazy(array: Any) -> bool:
     return type(array).__module__.startswith("dask.")
 
 
+Entries = tuple[Array, NDArray[np.intp], NDArray[np.intp]]  # of a matrix: absolute values, rows, columns
+
+
 class Statistics(ABC):
     """Second-order view of a centred sample: ``G = X'X/n``, ``C = X'Y/n`` and the mean squares of Y.
 
@@ -90,8 +93,8 @@ class Statistics(ABC):
         """Mean square of every centred predictor entry, shape (P,)."""
 
     @abstractmethod
-    def kkt_start(self) -> tuple[float, int, int]:
-        """``max |C|``, the least l1 with zero as its solution (eq. 4), and the entry of C that attains it."""
+    def largest(self, count: int) -> Entries:
+        """The ``count`` entries of C with the largest absolute values, or all if there are fewer, largest first."""
 
     @abstractmethod
     def tangent(self, coef: CPCoefficient) -> tuple[Array, Array]:
@@ -133,6 +136,11 @@ class Statistics(ABC):
     def describe(self) -> str:
         """How the data are held and why, in one sentence with the numbers."""
 
+    def kkt_start(self) -> tuple[float, int, int]:
+        """``max |C|``, the least l1 with zero as its solution (eq. 4), and the entry of C that attains it."""
+        (size,), (x_entry,), (y_entry,) = self.largest(1)
+        return float(size), int(x_entry), int(y_entry)
+
     def squeezed(self) -> Self:
         """Without modes of size one, which hold no choice; at least one predictor mode stays."""
         x_shape = tuple(d for d in self.x_shape if d > 1) or (1,)
@@ -158,6 +166,17 @@ class Statistics(ABC):
             shift = dy - v @ shifts[part]
             values[k] = 0.5 * (self.y_scale + fit + shift @ shift) - link
         return values
+
+
+def largest_entries(A: Array, count: int) -> Entries:
+    """Absolute values, rows and columns of the largest entries of a matrix; of equal ones the first."""
+    sizes = np.abs(A).ravel()
+    if count == 1:
+        places = np.array([sizes.argmax()])
+    else:
+        places = np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]
+        places = places[np.lexsort((places, -sizes[places]))]
+    return sizes[places], *np.divmod(places, A.shape[1])
 
 
 def joined(coefs: Sequence[CPCoefficient]) -> CPCoefficient:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one
-from dst2r.statistics.base import Statistics, is_lazy
+from dst2r.statistics.base import Entries, Statistics, is_lazy, largest_entries
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -144,9 +144,8 @@ class GramStatistics(Statistics):
     def x_square(self) -> Array:
         return self.gram.diagonal().copy()
 
-    def kkt_start(self) -> tuple[float, int, int]:
-        x_entry, y_entry = divmod(int(np.abs(self.cross).argmax()), self.n_y)
-        return float(abs(self.cross[x_entry, y_entry])), x_entry, y_entry
+    def largest(self, count: int) -> Entries:
+        return largest_entries(self.cross, count)
 
     def tangent(self, coef: CPCoefficient) -> tuple[Array, Array]:
         gram_t = contract_all_but_one(self.gram, coef.x_factors)  # T'G, shape (N, P)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dst2r.cp import Array, CPCoefficient, contract_all_but_one, contract_rows_all_but_one, tangent_gram
-from dst2r.statistics.base import Statistics
+from dst2r.statistics.base import Entries, Statistics, largest_entries
 from dst2r.statistics.gram import GramStatistics, centre, checked, require_finite
 
 if TYPE_CHECKING:
@@ -277,17 +277,17 @@ class RowStatistics(Statistics):
         (square,) = self.reduce(lambda x, y, w: (np.einsum("np,np->p", w.astype(x.dtype)[:, None] * x, x),))
         return np.maximum(square - self.offset**2, 0.0) + self.ridge
 
-    def kkt_start(self) -> tuple[float, int, int]:
-        Q = self.n_y
-        width = Q if self.cross is not None else max(1, int(CROSS_SHARE * len(self.Y)) // 2)
-        best, place = -1.0, (0, 0)
+    def largest(self, count: int) -> Entries:
+        if self.cross is not None:
+            return largest_entries(self.cross, count)
+        Q, width = self.n_y, max(1, int(CROSS_SHARE * len(self.Y)) // 2)
+        found: list[Entries] = []
         for start in range(0, Q, width):
-            columns = np.eye(Q, min(width, Q - start), -start)
-            sizes = np.abs(self._cross_dot(columns) if self.cross is None else self.cross)
-            entry = divmod(int(sizes.argmax()), sizes.shape[1])
-            if sizes[entry] > best:
-                best, place = float(sizes[entry]), (entry[0], start + entry[1])
-        return best, *place
+            sizes, x, y = largest_entries(self._cross_dot(np.eye(Q, min(width, Q - start), -start)), count)
+            found.append((sizes, x, y + start))
+        sizes, x, y = map(np.concatenate, zip(*found, strict=True))
+        order = np.lexsort((y, x, -sizes))[:count]
+        return sizes[order], x[order], y[order]
 
     def tangent(self, coef: CPCoefficient) -> tuple[Array, Array]:
         factors = coef.x_factors

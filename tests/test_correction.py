@@ -461,7 +461,7 @@ def test_just_below_the_largest_covariance_the_vector_case_is_not_zero():
 def test_growth_keeps_every_rank_and_tells_about_it():
     data = planted((4, 3), (3,), rank=3, seed=14)
     stats, told = GramStatistics.from_arrays(data.X, data.Y), []
-    growth = grow(stats, 3, Recipe(), nested=True, on_component=lambda r, loss: told.append((r, loss)))
+    growth = grow(stats, 3, Recipe(), wanted=(1, 2), on_component=lambda r, loss: told.append((r, loss)))
     assert [fit.coef.rank for fit in growth.fits] == [1, 2, 3]
     assert told == [(r, growth.fits[r - 1].model.loss) for r in (1, 2, 3)]
     assert len(growth.paths) == 3
@@ -471,6 +471,20 @@ def test_growth_keeps_every_rank_and_tells_about_it():
         assert fit.converged
         polished = least_squares(stats, fit.coef, tol=1e-8, max_iter=500)
         assert fit.model.loss <= polished.model.loss * (1 + 1e-3)
+
+
+def test_growth_keeps_what_is_wanted_and_the_last_that_there_is():
+    data = planted((4, 3), (3,), rank=2, seed=14)
+    stats = GramStatistics.from_arrays(data.X, data.Y)
+    growth = grow(stats, 4, Recipe(), wanted=(2,))
+    assert growth.ranks == [2, 4]
+    assert [growth.up_to(rank) for rank in (2, 3, 4, 5)] == [0, 0, 1, 1]
+    assert_allclose(growth.fits[0].model.loss, grow(stats, 2, Recipe()).fits[-1].model.loss, rtol=1e-3)
+    exhausted = GramStatistics.from_arrays(data.X[:, :, :1], data.X[:, 0, :1])  # one entry of X explains all of Y
+    growth = grow(exhausted, 5, Recipe(), wanted=(4,))
+    assert len(growth.fits) == 1
+    assert growth.ranks == [len(growth.paths)] < [4]
+    assert growth.up_to(4) == 0
 
 
 def test_without_correction_components_are_search_results_of_the_residual():
@@ -501,14 +515,14 @@ def test_final_correction_of_nested_models_leaves_the_search_alone():
     """Every rank is corrected on its own; the next search goes on from the uncorrected components."""
     data = planted((4, 3), (3,), rank=3, seed=14)
     stats = GramStatistics.from_arrays(data.X, data.Y)
-    nested = grow(stats, 3, Recipe(correction="final"), nested=True)
+    nested = grow(stats, 3, Recipe(correction="final"), wanted=(1, 2, 3))
     for rank, fit in enumerate(nested.fits, start=1):
         alone = grow(stats, rank, Recipe(correction="final")).fits[-1]
         assert_allclose(fit.coef.to_tensor(), alone.coef.to_tensor(), atol=1e-8)
 
 
 def test_correction_without_deflation_bias_beats_the_search():
-    """Overlapping components: greedy search leaves error that the joint correction takes out (DESIGN 3.8)."""
+    """Overlapping components: greedy search leaves error that the joint correction takes out (docs/maths.md, section 4)."""
     data = make_tensor_regression(500, (6, 5), (4,), rank=3, sparsity=0.2, snr=25, random_state=1)
     stats = GramStatistics.from_arrays(data.X, data.Y)
     errors = {}

@@ -6,7 +6,8 @@ stall ("swamps"); Gauss-Newton sees how modes and components trade off and needs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,11 +92,14 @@ class Recipe:
 
 @dataclass(slots=True, eq=False)
 class Growth:
-    """Models of rank 1, 2, ... from one run, or of the last rank alone.
+    """Models of several ranks from one run.
 
     Attributes
     ----------
     fits : list of Correction
+        Of the ranks that are wanted, and of the last.
+    ranks : list of int
+        Number of components that had been searched for each of the fits.
     l1 : list of float
         That each of the fits was corrected at.
     paths : list of SearchPath
@@ -107,6 +111,7 @@ class Growth:
     """
 
     fits: list[Correction]
+    ranks: list[int]
     l1: list[float]
     paths: list[SearchPath]
     stages: list[tuple[CPCoefficient, float]]
@@ -120,9 +125,14 @@ class Growth:
             # Without penalty, the last step is the first of the path that comes next (selection.local_path).
             fit = penalised(stats, coef, l1, tol=WANTED_TOL, max_iter=recipe.max_iter, last_step=l1 > 0.0)
         self.fits.append(fit)
+        self.ranks.append(len(self.paths))
         self.l1.append(l1)
         self.n_iter += fit.n_iter
         return fit
+
+    def up_to(self, rank: int) -> int:
+        """Place of the fit with the most components up to a rank that is wanted."""
+        return bisect_right(self.ranks, rank) - 1
 
 
 def grow(
@@ -132,7 +142,7 @@ def grow(
     *,
     pick: Callable[[SearchPath], int] | None = None,
     relax: bool = False,
-    nested: bool = False,
+    wanted: Collection[int] = (),
     on_component: Callable[[int, float], None] | None = None,
 ) -> Growth:
     """Add components one by one: search the residual, take a point of the path, correct.
@@ -148,16 +158,18 @@ def grow(
         the end of the path is taken and corrected without penalty.
     relax : bool
         With ``correction="none"``: refit each component without penalty on its support before the next search.
-    nested : bool
-        Whether the models of lower rank are wanted, too, or are only steps on the way.
+    wanted : collection of int
+        Lower ranks whose models are wanted, too; the others are only steps on the way.
     on_component : callable, optional
         Told the number of components and the loss after each one.
     """
-    growth = Growth([], [], [], [], 0)
+    growth = Growth([], [], [], [], [], 0)
     n_starts = 1 if recipe.correction == "none" else WEAK_STARTS  # the paper knows one
     coef, l1, loss = CPCoefficient.empty(stats.x_shape, stats.y_shape), np.inf, 0.5 * stats.y_scale
     for r in range(1, rank + 1):
         residual = stats.residual(coef) if r > 1 else stats
+        if residual.y_scale <= stats.rounding * stats.y_scale:  # nothing else is left
+            break
         path = search(residual, step_size=recipe.step_size, tol=recipe.tol, n_starts=n_starts)
         if len(path) == 0:
             break
@@ -170,7 +182,7 @@ def grow(
             ).coef
         coef, loss = coef.append(part), float(path.loss[point])
         growth.paths.append(path)
-        if nested or r == rank:
+        if r in wanted or r == rank:
             fit = growth.add(stats, coef, l1, recipe)
             loss = fit.model.loss
             if recipe.correction == "full":
@@ -181,7 +193,7 @@ def grow(
         growth.stages.append((coef, loss))
         if on_component is not None:
             on_component(r, loss)
-    if growth.paths and not growth.fits:  # the residual was exhausted before the rank that was asked for
+    if growth.paths and len(growth.paths) not in growth.ranks:  # exhausted before the rank that was asked for
         growth.add(stats, coef, l1, recipe)
     return growth
 

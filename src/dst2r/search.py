@@ -131,7 +131,7 @@ Start = tuple[float, int, int]  # an entry of C: its size and place
 
 def _weak(stats: GramStatistics, path: SearchPath) -> bool:
     """Whether a component gains so little that noise could have led it."""
-    gain = stats.n_samples * stats.n_y * math.log(0.5 * stats.y_scale / max(float(path.loss[-1]), 1e-300))
+    gain = stats.n_samples * stats.n_y * math.log(max(0.5 * stats.y_scale, 1e-300) / max(float(path.loss[-1]), 1e-300))
     return gain < WEAK * math.log(max(stats.n_samples, 2.0)) * sum(stats.x_shape + stats.y_shape)
 
 

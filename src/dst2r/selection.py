@@ -393,13 +393,13 @@ def _paths_by_rank(
     """Joint path of each rank's corrected model."""
     criterion = Criterion.named("bic", stats)
     pick = None if well_posed(stats, max(ranks)) else pick_by(criterion)
-    growth = grow(stats, max(ranks), recipe, pick=pick, nested=True)
+    growth = grow(stats, max(ranks), recipe, pick=pick, wanted=ranks)
     for rank in ranks:
         if not growth.fits:
             zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
             yield [zero] * grid.size, np.zeros(grid.size), np.ones(grid.size, dtype=bool)
             continue
-        last = min(rank, len(growth.fits)) - 1
+        last = growth.up_to(rank)
         path = joint_path(stats, growth.fits[last], growth.l1[last], grid, criterion, tested=True)
         yield (path.relaxed if relax else path.coefs), path.n_parameters, np.isfinite(path.criterion)
 
@@ -409,9 +409,9 @@ def _paths_by_l1(
 ) -> Iterator[Candidates]:
     """The paper's components, all stopped at one l1, for each l1 in turn."""
     zero = CPCoefficient.empty(stats.x_shape, stats.y_shape)
-    runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax, nested=True).fits for l1 in grid]
+    runs = [grow(stats, max(ranks), recipe, pick=pick_at(l1), relax=relax, wanted=ranks) for l1 in grid]
     for rank in ranks:
-        coefs = [fits[min(rank, len(fits)) - 1].coef if fits else zero for fits in runs]
+        coefs = [run.fits[run.up_to(rank)].coef if run.fits else zero for run in runs]
         yield coefs, np.array([float(c.n_parameters()) for c in coefs]), np.ones(grid.size, dtype=bool)
 
 

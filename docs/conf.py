@@ -38,6 +38,9 @@ autosummary_generate = True
 numpydoc_show_class_members = False  # the template lists them
 numpydoc_class_members_toctree = False
 
+highlight_language = "text"  # measured tables are no Python
+smartquotes = False  # they would turn "--rank" and the quotes of commands into what no shell understands
+
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -110,8 +113,15 @@ def write_commands(app):
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="dst2r")
     text = text[text.index("**Usage**") :]  # the page has a title of its own
     text = re.sub(r"^\*\*Commands\*\*:.*?(?=^## )", "", text, flags=re.M | re.S)  # and a table of contents
+    text = re.sub(r"(?:^(?:Example:|then) +dst2r .*\n)+", as_console, text, flags=re.M)
     path = Path(app.outdir).parent / "commands.md"
     path.write_text(text, encoding="utf-8")
+
+
+def as_console(examples):
+    """Lines that can be copied, not prose."""
+    lines = [line.partition("dst2r ")[2].replace("\\[", "[") for line in examples[0].splitlines()]
+    return "```console\n" + "".join(f"$ dst2r {line}\n" for line in lines) + "```\n"
 
 
 def skip_foreign(app, what, name, obj, skip, options):

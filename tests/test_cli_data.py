@@ -265,7 +265,9 @@ def test_images(images, spec):
     assert dst2r.load("m.dst2r").coef_.tobytes() == dst2r.DST2R().fit(box, y).coef_.tobytes()
     done("predict", "m.dst2r", spec, "--mask", "mask.nii", "-o", "P.npy")
     assert np.load("P.npy").shape == (24,)
-    assert "samples of shape (5, 4, 3)" in refused("predict", "m.dst2r", spec, "-o", "Q.npy")
+    line = refused("predict", "m.dst2r", spec, "-o", "Q.npy")
+    assert "samples of shape (5, 4, 3)" in line
+    assert "--mask" in line
     assert "y.npy holds no images" in refused("fit", "y.npy", "y.npy", "--mask", "mask.nii", "-o", "n.dst2r")
     assert "no.nii" in refused("fit", spec, "y.npy", "--mask", "no.nii", "-o", "n.dst2r")
 

@@ -6,6 +6,7 @@ import doctest
 import io
 import re
 import shlex
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS, SITE = ROOT / "docs", ROOT / "docs/_build/html"
-PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not {"_build", "gallery"} & set(p.parts))]
+MADE = {"_build", "gallery", "results"}  # by programs; what these printed is no command
+PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not MADE & set(p.parts))]
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<kind>[^\n]*)\n(?P<code>.*?)^(?P=ticks)$", re.M | re.S)
 LONG_COMMANDS = {"demo", "reproduce"}  # tested elsewhere
 
@@ -170,6 +172,19 @@ def test_broken_links_are_seen(tmp_path):
         "a.html loads x.js, which is not there",
         "x.css loads //example.org/y.png from the network",
     ]
+
+
+@needs_site
+def test_commands_can_be_copied_from_the_site():
+    import typer.main
+
+    from dst2r.cli.app import app
+
+    text = unescape(re.sub(r"<[^>]+>", "", (SITE / "cli.html").read_text(encoding="utf-8")))
+    helps = [command.help for command in typer.main.get_command(app).commands.values()]
+    examples = re.findall(r"^(?:Example:|then) +(dst2r .*)$", "\n".join(helps).replace("\\[", "["), flags=re.M)
+    assert len(examples) > 10
+    assert [line for line in examples if f"$ {line}\n" not in text] == []
 
 
 @needs_site

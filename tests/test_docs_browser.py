@@ -91,7 +91,7 @@ def test_no_error_no_request_no_sideways_scrolling(visit, page, width):
     browser = visit(page, width)
     urls = asked(browser)
     assert any(url.endswith(page) for url in urls)
-    assert [url for url in urls if not url.startswith(("file://", "data:"))] == []
+    assert [url for url in urls if not url.startswith(("file://", "data:", "chrome://"))] == []
     assert complaints(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     missing = "return [...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)"
@@ -117,6 +117,22 @@ def test_wide_formulas_can_be_scrolled_to_their_beginning(visit, width):
       return svg.getBoundingClientRect().left < box.getBoundingClientRect().left - 1;
     }).length"""
     assert browser.execute_script(cut) == 0
+
+
+def test_formulas_fit_on_a_desk(visit):
+    browser = visit("maths.html")
+    widths = "return [...document.querySelectorAll('div.math')].map((box) => [box.scrollWidth, box.clientWidth])"
+    assert [pair for pair in browser.execute_script(widths) if pair[0] > pair[1] + 1] == []
+
+
+def test_summaries_are_seen_on_a_phone(visit):
+    browser = visit("api.html", 390)
+    edges = (
+        "return [...document.querySelectorAll('table.autosummary td')].map((td) => td.getBoundingClientRect().right)"
+    )
+    found = browser.execute_script(edges)
+    assert len(found) > 40
+    assert max(found) <= 390
 
 
 def test_search_finds_without_network(visit):

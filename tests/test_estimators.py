@@ -1,6 +1,7 @@
 """The estimators as users meet them: scikit-learn's surface, invariances, recovery, bad input."""
 
 import io
+import re
 import warnings
 
 import joblib
@@ -140,6 +141,15 @@ def test_unfitted_models_say_so(estimator):
 
 
 # --- what predict, score and transform mean ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (50, 2, 5), (50, 3, 5, 1), (50, 15)])
+def test_predictors_of_another_shape_are_told_with_both_shapes(shape):
+    X = np.random.default_rng(0).normal(size=(50, 3, 5))
+    model = DST2R().fit(X, X[:, 0, 0])
+    said = rf"samples of shape {re.escape(str(shape[1:]))}, but DST2R was fitted on \(3, 5\): give the same modes"
+    with pytest.raises(ValueError, match=said):
+        model.predict(np.zeros(shape))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

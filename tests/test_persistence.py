@@ -420,6 +420,24 @@ def test_a_damaged_byte_or_end_is_never_a_traceback(tmp_path, good):
     assert loaded < 30  # a date, or a byte that was replaced by itself
 
 
+def test_every_damaged_byte_at_the_end_is_told_in_a_line(tmp_path, good):
+    """There stand the places of the members: wrong ones lie before the file, or cite its bytes."""
+    path = tmp_path / "it"
+    for k in range(1, 200):
+        data = bytearray(good)
+        data[-k] ^= 0xFF
+        path.write_bytes(data)
+        try:
+            load(path)
+        except ValueError as error:
+            assert str(path) in str(error)  # noqa: PT017
+            assert len(str(error)) < 500  # noqa: PT017
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        load(path)
+
+
 # Files of released versions, which load for ever
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -347,6 +347,13 @@ def test_table_of_many_modes_runs_down_the_page(tmp_path):
                 assert abs(float(text.replace("−", "-")) - value) < 0.006
 
 
+def test_quality_of_one_long_mode_lies_down(tmp_path):
+    data = make_tensor_regression(100, (4,), (70,), rank=1, random_state=0)
+    page = page_of(DST2R().fit(data.X, data.Y), data.X, data.Y, folder=tmp_path)
+    assert '<svg class="cells row" viewBox="0 0 70 1"' in page.text
+    assert "From left to right: 0 to 69." in page.words
+
+
 def test_components_that_cancel_are_named(by_bic, tmp_path):
     factors = [factor.copy() for factor in by_bic.cp_.factors]
     try:

@@ -227,6 +227,16 @@ def test_no_sideways_scrolling(visit, name, width):
     assert browser.execute_script(cut) == []
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("name", ["labels", "long"])
+def test_no_label_is_cut(visit, name, width):
+    browser = visit(name, width)
+    sizes = "return [...document.querySelectorAll('.mode th')].map((th) => [th.scrollWidth, th.clientWidth])"
+    found = browser.execute_script(sizes)
+    assert len(found) > 10
+    assert [sizes for sizes in found if sizes[0] > sizes[1]] == []
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", ["labels", "three"])
 def test_text_has_contrast(visit, name, dark):
@@ -296,6 +306,11 @@ def test_paper_shows_the_chosen_point_and_opens_all_cards(visit):
     assert not any(browser.execute_script(states))
     pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     assert pdf.startswith(b"%PDF")
+
+
+def test_paper_has_no_choice_of_entries_between_heading_and_picture(visit):
+    browser = visit("labels", media="print")
+    assert not browser.find_element(By.XPATH, "//p[select]").is_displayed()
 
 
 def test_paper_cuts_no_table(visit):

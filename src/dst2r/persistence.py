@@ -35,6 +35,7 @@ from dst2r.labels import Labels
 SCHEMA = 1
 JSON_NAME = "dst2r.json"
 JSON_LIMIT = 1 << 26
+MOST_LETTERS = 300  # of a complaint, which may cite a damaged file
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 NPY_HEADER = re.compile(
     rb"\{'descr': '(?P<dtype>[<>|][biuf]\d{1,2})', 'fortran_order': (?P<fortran>True|False), "
@@ -252,13 +253,16 @@ def _complaints(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
-    except BadZipFile as error:
+    except (BadZipFile, OSError) as error:
+        if getattr(error, "filename", None) is not None:  # the file cannot be opened; other errors come of its bytes
+            raise
+        reason = str(error).rstrip(".")[:MOST_LETTERS]
         raise ValueError(
-            f"{path} is not a dst2r file, or is damaged ({str(error).rstrip('.')}): save it again, or fetch it again."
+            f"{path} is not a dst2r file, or is damaged ({reason}): save it again, or fetch it again."
         ) from None
     except DAMAGE as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".") or repr(error)
-        raise ValueError(f"{path} cannot be loaded: {reason}.") from error
+        raise ValueError(f"{path} cannot be loaded: {reason[:MOST_LETTERS]}.") from error
 
 
 def _checked_members(file: ZipFile, size: int) -> dict[str, ZipInfo]:

@@ -155,7 +155,9 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
             rows = bare(as_fitted("X", X, self._names.x))
             if not is_lazy(rows):
                 rows = check_array(rows, dtype=FLOATS, allow_nd=True)
-        elif not is_lazy(X):  # scikit-learn compares the columns of DataFrames
+        elif not is_lazy(X) and len(self._x_shape) > 1:
+            rows = check_array(X, dtype=FLOATS, allow_nd=True, input_name="X")
+        elif not is_lazy(X):  # scikit-learn counts the columns of matrices, and compares those of DataFrames
             rows = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
         if rows.shape[1:] != self._x_shape:
             raise ValueError(

@@ -78,8 +78,10 @@ def as_in_fit(model: Any, X: Any, name: str) -> Any:
     if hasattr(model, "coef_") and not is_xarray(X):
         expected = model.coef_.shape[: model.coef_.ndim - model.intercept_.ndim]
         if X.shape[1:] != expected:
+            remedy = "give the same modes in the same order, samples first"
+            if X.ndim == 4 and len(expected) == 3:  # images are cropped to their mask
+                remedy += ", of images with the --mask of the fit"
             raise ValueError(
-                f"{name} has samples of shape {X.shape[1:]}, but the model was fitted on {expected}: "
-                "give the same modes in the same order, samples first."
+                f"{name} has samples of shape {X.shape[1:]}, but the model was fitted on {expected}: {remedy}."
             )
     return X

@@ -257,8 +257,8 @@ def _missing(left_out: int) -> str:
 
 def _best_of_ranks(choice: Choice) -> str:
     marks = (
-        (choice.least, "● lowest"),
-        (choice.within, "◆ within one standard error"),
+        (choice.least, "●"),
+        (choice.within, "◆"),
         (choice.chosen, "chosen"),
     )
     best = {(row, int(np.argmin(means))) for row, means in enumerate(choice.mean) if np.isfinite(means).any()}
@@ -273,7 +273,7 @@ def _best_of_ranks(choice: Choice) -> str:
                 f"{choice.mean[point]:.4g}",
                 "–" if point == choice.least else f"{above:.2g}{spread}",
                 count(choice.numbers(point)),
-                ", ".join(text for at, text in marks if at == point),
+                " ".join(text for at, text in marks if at == point),
             ]
         )
     head = ["Rank", "Penalty l1", "Mean test loss", "Above the lowest", "Numbers", "Mark"]
@@ -387,19 +387,20 @@ def _r2_table(axes: Sequence[Axis], cells: Array) -> str:
 
 
 def _r2_picture(axes: Sequence[Axis], cells: Array) -> str:
+    rows, names = map(combinations, rows_and_columns(axes))
+    if len(axes) == 1:  # a single mode lies down
+        cells, kind, run = cells.T, "cells row", f"From left to right: {rows[0]} to {rows[-1]}"
+    else:
+        across = f", columns from {names[0]} to {names[-1]}" if len(names) > 1 else ""
+        kind, run = "cells", f"Rows run from {rows[0]} to {rows[-1]}{across}"
     drawn = "".join(
         f'<rect class="{_shade(value)}" x="{j}" y="{i}" width="1" height="1"/>'
         for i, row in enumerate(cells)
         for j, value in enumerate(row)
     )
-    rows, names = map(combinations, rows_and_columns(axes))
-    across = f", columns from {names[0]} to {names[-1]}" if len(names) > 1 else ""
-    caption = (
-        f"{_r2_caption(axes)}: the stronger the colour, the better; orange is worse than the mean. "
-        f"Rows run from {rows[0]} to {rows[-1]}{across}."
-    )
+    caption = f"{_r2_caption(axes)}: the stronger the colour, the better; orange is worse than the mean. {run}."
     svg = (
-        f'<svg class="cells" viewBox="0 0 {cells.shape[1]} {len(cells)}" preserveAspectRatio="none" role="img" '
+        f'<svg class="{kind}" viewBox="0 0 {cells.shape[1]} {len(cells)}" preserveAspectRatio="none" role="img" '
         f'aria-label="{escape(caption)} The list below holds the extremes.">{drawn}</svg>'
     )
     return figure(svg, caption)
@@ -423,7 +424,7 @@ def _scatter(quality: Quality) -> str:
     caption, choice = "Every dot is a sample; on the line, prediction and observation agree.", ""
     if quality.r2.size > 1:
         choice = '<p><label for="entry">Response entry</label> <select id="entry"></select></p>'
-        caption += " All entries together are in units of their standard deviations."
+        caption += " With all entries together, it is an entry of a sample, in units of its standard deviation."
     return f"<h3>Predicted against observed</h3>{choice}{chart('scatter', caption, square=True)}"
 
 

@@ -79,10 +79,10 @@ def title(axes: Sequence[Axis]) -> str:
 def summary(model: Any, axes: Sequence[Axis], own: Position, quality: Quality | None) -> list[str]:
     """The whole report in two paragraphs."""
     x, y = ([axis for axis in axes if axis.side == side] for side in ("X", "Y"))
-    n_weights = model.coef_.size
+    n_weights, response = model.coef_.size, f": {extent(y)}" if y else ""
     first = (
         f"Each of {count(model.n_samples_)} samples holds {_thing(x)} (the predictor X: {extent(x)}) and "
-        f"{_thing(y)} (the response Y: {extent(y)}). The model predicts {'every entry of ' if y else ''}Y as a "
+        f"{_thing(y)} (the response Y{response}). The model predicts {'every entry of ' if y else ''}Y as a "
         f"weighted sum of the entries of X{', plus a constant' if model.fit_intercept else ''}."
     )
     if model.rank_ == 0:

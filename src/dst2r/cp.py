@@ -158,6 +158,7 @@ class CPCoefficient:
             factors.append(np.divide(f, scale, out=np.zeros_like(f), where=norm > 0))
             weights = weights * scale
         factors[-1] = factors[-1] * np.where(weights < 0, -1.0, 1.0)
+        factors = [f + 0.0 for f in factors]  # no negative zeros
         return CPTensor((np.abs(weights), factors))
 
 

@@ -241,6 +241,8 @@ def select(
     """
     tol, steps = recipe.tol, recipe.max_iter
     grid = l1_grid(stats.kkt_start()[0], N_L1, from_zero=start == 0.0)
+    if l1 is not None:  # a point of its own, so that a picture of the path can show it
+        grid = np.union1d(grid, [l1])
     path = joint_path(stats, fit, start, grid, criterion)
     if l1 is not None:
         fit = penalised(stats, fit.coef, l1, tol=tol, max_iter=steps)

@@ -28,12 +28,10 @@ def regression(x_shape, y_shape, n=150, seed=0, rank=2, **kwargs):
     return data.X + 2.0, data.Y - 1.0, data
 
 
-@pytest.fixture(params=["small sub-tensors", "as usual"])
-def setting(request, monkeypatch):
-    """Blocks of few rows; sub-tensors cut out wherever possible, or as on data of any size."""
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of few rows."""
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)
-    if request.param == "small sub-tensors":
-        monkeypatch.setattr(row_module, "CUT_SHARE", 1.0)
 
 
 def assert_same_fit(one, other, rtol=1e-6):
@@ -45,6 +43,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     assert_allclose(one.loss_, other.loss_, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize(
     "parameters",
@@ -57,7 +56,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     ],
     ids=str,
 )
-def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, parameters):
+def test_rows_and_second_moments_give_one_fit(x_shape, y_shape, parameters):
     X, Y, _ = regression(x_shape, y_shape)
     weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
     center = parameters.get("fit_intercept", True)
@@ -70,9 +69,10 @@ def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, paramet
         assert_same_fit(*fits)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("correction", ["none", "final"])
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES[3:6])
-def test_other_corrections(setting, correction, x_shape, y_shape):
+def test_other_corrections(correction, x_shape, y_shape):
     X, Y, _ = regression(x_shape, y_shape)
     fits = [
         DST2R(2, correction=correction).fit_statistics(kind.from_arrays(X, Y))
@@ -81,8 +81,9 @@ def test_other_corrections(setting, correction, x_shape, y_shape):
     assert_same_fit(*fits)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("x_shape", "y_shape"), [((12, 10), (3,)), ((6, 5, 5), ()), ((5, 6, 4), (2, 2))])
-def test_fewer_samples_than_predictors(setting, x_shape, y_shape):
+def test_fewer_samples_than_predictors(x_shape, y_shape):
     X, Y, _ = regression(x_shape, y_shape, n=60)
     for l2 in (0.0, 0.5):
         fits = [DST2R(2, l2=l2).fit_statistics(kind.from_arrays(X, Y)) for kind in (RowStatistics, GramStatistics)]
@@ -127,8 +128,9 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
     assert_same_fit(*fits, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cross_validation_on_rows(setting, weighted):
+def test_cross_validation_on_rows(weighted):
     X, Y, _ = regression((6, 5), (3,), n=90)
     weight = np.random.default_rng(1).uniform(0.2, 2, 90) if weighted else None
     splits = [(np.setdiff1d(np.arange(90), fold), fold) for fold in np.arange(90).reshape(3, 30)]

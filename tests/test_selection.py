@@ -606,15 +606,19 @@ def test_pick_by_on_a_real_path_balances_fit_and_size():
         (39, (10,), (), 1, False),
         (40, (10,), (10,), 2, True),  # 40 = 2 x 20 in the widest block; 400 responses for 40 numbers
         (39, (10,), (10,), 2, False),
-        (16, (2, 2), (2,), 4, True),  # 32 responses, 24 numbers: too few
+        (48, (2, 2), (2,), 4, True),  # 96 = 4 x 24 response entries
+        (47, (2, 2), (2,), 4, False),
     ],
 )
 def test_well_posed_asks_for_twice_the_widest_block_and_four_times_the_numbers(n, x_shape, y_shape, rank, expected):
     rng = np.random.default_rng(0)
     stats = GramStatistics.from_arrays(rng.normal(size=(n, *x_shape)), rng.normal(size=(n, *y_shape)))
-    block = n >= 2 * rank * max(x_shape)
-    numbers = n * int(np.prod(y_shape)) >= 4 * rank * (sum(x_shape) + sum(y_shape))
-    if (n, x_shape) == (16, (2, 2)):
-        expected = False
-    assert (block and numbers) == expected
     assert well_posed(stats, rank) == expected
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_ridge_carries_what_samples_do_not(unit):
+    """From a hundredth of the predictors' mean variance on, whatever their units."""
+    rng = np.random.default_rng(0)
+    stats = GramStatistics.from_arrays(unit * rng.normal(size=(20, 30)), rng.normal(size=20))
+    assert [well_posed(stats.ridged(share * unit**2), 1) for share in (0.0, 1e-3, 0.1)] == [False, False, True]

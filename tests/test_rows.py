@@ -111,6 +111,22 @@ def test_a_working_set_that_holds_the_support_gives_the_path_of_all(monkeypatch)
         assert_allclose(getattr(part, name)[:t], getattr(whole, name)[:t], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_working_set_takes_in_what_the_path_asks_for(monkeypatch, unit):
+    """A slice without covariance of its own, because another one hides it: only the gradient along the path tells."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 20, 5))
+    X[:, 1] = 0.8 * X[:, 0] + 0.6 * X[:, 1]
+    X[:, 2:10] = 0.5 * X[:, [0]] + X[:, 2:10]  # more of them than the set has room for, and none needed
+    Y = (X[:, 0] - 0.8 * X[:, 1]).sum(axis=1)[:, None] * [1.0, 2.0] + rng.normal(size=(1000, 2))
+    monkeypatch.setattr(search, "WORKING_SET", 30)
+    stats = RowStatistics.from_arrays(unit * X, Y)
+    assert 1 not in search._promising(stats)[0]
+    path = search_component(stats)
+    assert path.factors[-1, 1] != 0
+    assert np.count_nonzero(path.factors[:, :20].any(axis=0)) <= 6
+
+
 def test_nothing_to_find():
     rng = np.random.default_rng(0)
     X = np.ones((30, 50, 50))

@@ -341,6 +341,16 @@ def test_matrix_coefficient_without_penalty_is_reduced_rank_regression(rank, cor
     assert_allclose(fit.coef.to_tensor(), expected, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("shape", [((6, 5), ()), ((6, 5), (4,)), ((4, 4, 3), (3, 2))])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_leads_to_the_optimum_that_the_truth_leads_to(shape, seed):
+    """Without penalty there are many local minima; least squares from the truth ends in the best that is known."""
+    data = planted(*shape, rank=3, n=400, noise=0.5, seed=seed)
+    stats = GramStatistics.from_arrays(data.X, data.Y)
+    truth = least_squares(stats, CPCoefficient(data.factors, len(shape[0])), tol=1e-8, max_iter=1000)
+    assert grown(stats, 3).model.loss <= truth.model.loss * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 @pytest.mark.parametrize("shape", [((2, 3), ()), ((3, 2), (2,)), ((2, 2), (2, 2))])
 def test_full_rank_without_sparsity_is_ordinary_least_squares_or_ridge(shape, l2):

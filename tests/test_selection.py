@@ -340,7 +340,7 @@ def test_averaging_has_less_error_than_trusting_the_support():
         kept, refit = average != 0, np.zeros(30)
         refit[kept] = LinearRegression().fit(X[:, kept], y).coef_
         gain.append(np.log(np.linalg.norm(refit - truth) / np.linalg.norm(average - truth)))
-    assert np.mean(gain) > 2 * np.std(gain) / np.sqrt(len(gain))
+    assert np.mean(gain) > max(0.02, 2 * np.std(gain) / np.sqrt(len(gain)))  # 0.02: without averaging rounding remains
 
 
 @pytest.mark.parametrize("n", [40, 400])

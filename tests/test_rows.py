@@ -144,6 +144,16 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
     assert_same_fit(*fits, rtol=1e-4)
 
 
+def test_float32_blocks_are_added_up_in_float64(monkeypatch):
+    """So many that the rounding of a float32 sum would show."""
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 8)
+    X = np.random.default_rng(0).normal(size=(20_000, 2)).astype(np.float32)
+    stats = RowStatistics.from_arrays(X, X[:, 0])
+    exact = X.astype(float) - X.astype(float).mean(axis=0)
+    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=3e-7)
+    assert_allclose(stats.gram_dot(np.eye(2)), exact.T @ exact / 20_000, rtol=3e-7, atol=1e-7)
+
+
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_cross_validation_on_rows(weighted):

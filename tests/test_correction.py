@@ -557,6 +557,18 @@ def test_restart_never_worsens_and_leaves_a_poor_point(seed):
     assert_stationary(Rows(data.X, data.Y, better.coef), better.coef, 1e-5)
 
 
+def test_random_starts_do_not_see_units():
+    """They are drawn around one and brought to the size of the coefficients: as many steps, whatever that is."""
+    data, fits = planted((4, 3), (3,), rank=2, seed=16), []
+    for unit in (1e-6, 1.0, 1e6):
+        stats = GramStatistics.from_arrays(data.X, unit * data.Y)
+        zero = CPCoefficient(tuple(np.zeros((d, 2)) for d in (4, 3, 3)), 2)
+        poor = Correction(local_model(stats, zero), 0, True)
+        fits.append(restart(stats, poor, 1, np.random.default_rng(0), Recipe()))
+        assert_allclose(fits[-1].model.loss, fits[0].model.loss * (unit / 1e-6) ** 2, rtol=1e-8)
+    assert len({fit.n_iter for fit in fits}) == 1
+
+
 def test_no_restarts_is_the_same_fit():
     data = planted((4, 3), (3,))
     fit = least_squares(GramStatistics.from_arrays(data.X, data.Y), some_coef((4, 3), (3,), 2))

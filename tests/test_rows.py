@@ -144,6 +144,18 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
     assert_same_fit(*fits, rtol=1e-4)
 
 
+def test_float32_rows_far_from_zero_are_centred_to_the_last_digit():
+    """Their mean does not fit into float32: blocks are centred up to an offset, which products must know."""
+    X = (1e6 + 5 * np.random.default_rng(0).normal(size=(300, 3, 2))).astype(np.float32)
+    stats = RowStatistics.from_arrays(X, X[:, 0, 0])
+    exact = (X.astype(float) - X.astype(float).mean(axis=0)).reshape(300, 6)
+    assert np.abs(stats.offset).max() > 1e-3
+    U = np.random.default_rng(1).normal(size=(6, 2))
+    assert_allclose(stats.scores(U), exact @ U, atol=1e-5)
+    assert_allclose(stats.gram_dot(U), exact.T @ exact @ U / 300, rtol=1e-5, atol=1e-4)
+    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=1e-6)
+
+
 def test_float32_blocks_are_added_up_in_float64(monkeypatch):
     """So many that the rounding of a float32 sum would show."""
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 8)

@@ -2,6 +2,7 @@
 
 import math
 
+import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -175,6 +176,25 @@ def test_local_path_predicts_the_loss_of_its_refits(shape):
     assert path.n_parameters[0] == sum(shape[0] + shape[1]) - (len(shape[0] + shape[1]) - 1)
     assert (np.diff(path.n_parameters) <= 0).all()
     assert path.n_parameters[-1] < path.n_parameters[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_component_leaves_a_local_path_whole(seed):
+    """Where one factor of it is zero, all of it is, and nothing of the others."""
+    rng = np.random.default_rng(seed)
+    strong, weak = (naive.outer([rng.normal(size=d) for d in (5, 4, 3)]) for _ in range(2))
+    X = rng.normal(size=(400, 5, 4))
+    Y = np.tensordot(X, strong + 0.1 * weak, 2) + 0.1 * rng.normal(size=(400, 3))
+    stats = GramStatistics.from_arrays(X, Y)
+    start = least_squares(stats, grow(stats, 2, Recipe()).fits[-1].coef, tol=1e-8)
+    path = local_path(start.model, l1_grid(stats.kkt_start()[0], 40), Criterion.named("bic", stats))
+    living = np.array([coef.living() for coef in path.coefs])
+    assert (living.sum(axis=1) == 1).any()
+    for coef, relaxed, n_parameters in zip(path.coefs, path.relaxed, path.n_parameters, strict=True):
+        for c in (coef, relaxed):
+            some = np.array([(f != 0).any(axis=0) for f in c.factors])
+            assert_array_equal(some.any(axis=0), some.all(axis=0))
+            assert c.n_parameters() == n_parameters
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -431,6 +451,16 @@ def test_a_model_that_fails_on_one_fold_is_not_within_one_standard_error(failure
     excess[3, 1] = failure
     loss = np.array([1.0, 1.1, 0.9, 1.05, 0.95])[:, None] + excess
     assert surface(loss, [10, 4]).choose("1se") == (0, 0)
+
+
+@pytest.mark.parametrize("n_folds", [3, 5, 10])
+@pytest.mark.parametrize("excess", [1e-3, 0.1, 0.3, 0.7, np.pi])
+def test_a_difference_that_one_fold_alone_makes_is_no_evidence(excess, n_folds):
+    """It is as large as its standard error: the smaller model is close, and rounding must not decide."""
+    base = np.linspace(1.0, 100.0, n_folds)
+    for fold in range(n_folds):
+        loss = np.stack([base, base + excess * (np.arange(n_folds) == fold)], axis=1)
+        assert surface(loss, [10, 4]).choose("1se") == (0, 1)
 
 
 @pytest.mark.parametrize("rule", ["min", "1se"])

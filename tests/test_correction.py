@@ -483,6 +483,18 @@ def test_growth_keeps_every_rank_and_tells_about_it():
         assert fit.model.loss <= polished.model.loss * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_stage_ends_above_its_search(seed):
+    """Collinear predictors and much noise: a single step, trusted blindly, would raise the loss."""
+    data = planted((5,), (4,), rank=3, n=40, noise=2.0, seed=seed)
+    rng = np.random.default_rng(seed)
+    X = data.X @ (0.1 * np.eye(5) + rng.normal(size=(5, 5)))
+    growth = grow(GramStatistics.from_arrays(X, data.Y), 4, Recipe())
+    for (coef, loss), path in zip(growth.stages, growth.paths, strict=True):
+        assert loss <= path.loss[-1] * (1 + 1e-12)
+        assert_allclose(loss, Rows(X, data.Y, coef).loss(coef.ravel()), rtol=1e-9)
+
+
 def test_without_correction_components_are_search_results_of_the_residual():
     data = planted((4, 3), (3,), rank=2, seed=14)
     stats = GramStatistics.from_arrays(data.X, data.Y)

@@ -341,6 +341,16 @@ def test_matrix_coefficient_without_penalty_is_reduced_rank_regression(rank, cor
     assert_allclose(fit.coef.to_tensor(), expected, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("shape", [((6, 5), ()), ((6, 5), (4,)), ((4, 4, 3), (3, 2))])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_leads_to_the_optimum_that_the_truth_leads_to(shape, seed):
+    """Without penalty there are many local minima; least squares from the truth ends in the best that is known."""
+    data = planted(*shape, rank=3, n=400, noise=0.5, seed=seed)
+    stats = GramStatistics.from_arrays(data.X, data.Y)
+    truth = least_squares(stats, CPCoefficient(data.factors, len(shape[0])), tol=1e-8, max_iter=1000)
+    assert grown(stats, 3).model.loss <= truth.model.loss * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 @pytest.mark.parametrize("shape", [((2, 3), ()), ((3, 2), (2,)), ((2, 2), (2, 2))])
 def test_full_rank_without_sparsity_is_ordinary_least_squares_or_ridge(shape, l2):
@@ -487,6 +497,18 @@ def test_growth_keeps_what_is_wanted_and_the_last_that_there_is():
     assert growth.up_to(4) == 0
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_stage_ends_above_its_search(seed):
+    """Collinear predictors and much noise: a single step, trusted blindly, would raise the loss."""
+    data = planted((5,), (4,), rank=3, n=40, noise=2.0, seed=seed)
+    rng = np.random.default_rng(seed)
+    X = data.X @ (0.1 * np.eye(5) + rng.normal(size=(5, 5)))
+    growth = grow(GramStatistics.from_arrays(X, data.Y), 4, Recipe())
+    for (coef, loss), path in zip(growth.stages, growth.paths, strict=True):
+        assert loss <= path.loss[-1] * (1 + 1e-12)
+        assert_allclose(loss, Rows(X, data.Y, coef).loss(coef.ravel()), rtol=1e-9)
+
+
 def test_without_correction_components_are_search_results_of_the_residual():
     data = planted((4, 3), (3,), rank=2, seed=14)
     stats = GramStatistics.from_arrays(data.X, data.Y)
@@ -559,6 +581,18 @@ def test_restart_never_worsens_and_leaves_a_poor_point(seed):
     better = restart(stats, poor, 3, np.random.default_rng(seed), Recipe())
     assert better.model.loss < 0.5 * poor.model.loss
     assert_stationary(Rows(data.X, data.Y, better.coef), better.coef, 1e-5)
+
+
+def test_random_starts_do_not_see_units():
+    """They are drawn around one and brought to the size of the coefficients: as many steps, whatever that is."""
+    data, fits = planted((4, 3), (3,), rank=2, seed=16), []
+    for unit in (1e-6, 1.0, 1e6):
+        stats = GramStatistics.from_arrays(data.X, unit * data.Y)
+        zero = CPCoefficient(tuple(np.zeros((d, 2)) for d in (4, 3, 3)), 2)
+        poor = Correction(local_model(stats, zero), 0, True)
+        fits.append(restart(stats, poor, 1, np.random.default_rng(0), Recipe()))
+        assert_allclose(fits[-1].model.loss, fits[0].model.loss * (unit / 1e-6) ** 2, rtol=1e-8)
+    assert len({fit.n_iter for fit in fits}) == 1
 
 
 def test_no_restarts_is_the_same_fit():

@@ -157,7 +157,7 @@ def test_predictors_of_another_shape_are_told_with_both_shapes(shape):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_predict_score_and_transform_by_their_definitions(shape, standardize, fit_intercept):
     X, Y, _ = strong(150, *shape)
-    rank = min(2, 1 if len(shape[0] + shape[1]) == 1 else 2)
+    rank = 1 if len(shape[0] + shape[1]) == 1 else 2
     model = DST2R(rank, standardize=standardize, fit_intercept=fit_intercept).fit(X, Y)
     new = X[:7] + 1.0
     p, q = len(shape[0]), len(shape[1])
@@ -707,6 +707,35 @@ def test_number_of_jobs_does_not_matter():
     assert_array_equal(one.coef_, two.coef_)
 
 
+@pytest.mark.parametrize("options", [{}, {"rule": "1se"}, {"standardize": True}, {"correction": "none"}])
+@pytest.mark.parametrize(("x_unit", "y_unit"), [(1.0, 1.0), (1e6, 1.0), (1.0, 1e-6), (1e-6, 1e6)])
+def test_units_and_shifts_do_not_change_what_cross_validation_chooses(options, x_unit, y_unit):
+    X, Y, _ = strong(n=100, noise=1.0)
+    rng = np.random.default_rng(0)
+    dx, dy = 100.0 * rng.normal(size=(5, 4)), 1000.0 * rng.normal(size=3)
+    options = {"ranks": (1, 2), "n_l1": 6, "tol": 1e-7, **options}
+    one, other = (DST2RCV(**options).fit(*data) for data in ((X, Y), (x_unit * (X + dx), y_unit * (Y + dy))))
+    assert_allclose(other.cv_results_["test_loss"], y_unit**2 * one.cv_results_["test_loss"], rtol=1e-4)
+    assert other.best_rank_ == one.best_rank_
+    other.coef_ = other.coef_ * x_unit / y_unit
+    other.intercept_ = other.intercept_ / y_unit - dy + np.tensordot(dx, other.coef_, 2)
+    assert_same_model(one, other)
+
+
+@pytest.mark.parametrize("options", [{}, {"rule": "1se"}, {"standardize": True}, {"l2": (0.1, 1.0)}])
+def test_weights_are_repetitions_in_cross_validation(options):
+    X, Y, _ = strong(n=100, noise=1.0)
+    weight = np.random.default_rng(0).integers(0, 4, len(X))
+    repeated = np.repeat(np.arange(len(X)), weight)
+    splits = list(KFold(4).split(X))
+    same = [tuple(np.flatnonzero(np.isin(repeated, rows)) for rows in split) for split in splits]
+    one = DST2RCV((1, 2), cv=splits, n_l1=6, **options).fit(X, Y, sample_weight=weight)
+    other = DST2RCV((1, 2), cv=same, n_l1=6, **options).fit(X[repeated], Y[repeated])
+    assert_allclose(one.cv_results_["test_loss"], other.cv_results_["test_loss"], rtol=1e-6)
+    assert one.best_rank_ == other.best_rank_
+    assert_same_model(one, other)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_one_standard_error_is_no_larger(seed):
     X, Y, _ = strong(n=60, noise=4.0, seed=seed)
@@ -803,15 +832,17 @@ def sparse_and_strong(n, x_shape, y_shape, n_entries, seed):
     return X[:n], Y[:n], X[n:], Y[n:]
 
 
-@pytest.mark.parametrize("estimator", [DST2R(), DST2R(2), DST2R(l1="ebic"), DST2RCV((1, 2), cv=4, n_l1=12)])
+WIDE = [(30, (100,), (), 3), (20, (6, 6, 6), (3,), 2), (40, (6, 6, 6), (3,), 2), (25, (60,), (4,), 2)]
+
+
 @pytest.mark.parametrize(
-    ("n", "x_shape", "y_shape", "n_entries"),
-    [(30, (100,), (), 3), (20, (6, 6, 6), (3,), 2), (40, (6, 6, 6), (3,), 2), (25, (60,), (4,), 2)],
+    ("estimator", "n", "x_shape", "y_shape", "n_entries"),
+    [(model, *case) for model in (DST2R(), DST2R(2), DST2R(l1="ebic")) for case in WIDE]
+    # of 20 samples a fold would leave 15: the mean is a fair choice
+    + [(DST2RCV((1, 2), cv=4, n_l1=12), *case) for case in WIDE if case[0] > 20],
 )
 def test_more_predictors_than_samples(estimator, n, x_shape, y_shape, n_entries):
     """Better than the mean on new data, and no interpolation; one sample in four may mislead the search."""
-    if n == 20 and isinstance(estimator, DST2RCV):
-        pytest.skip("15 samples a fold: the mean is a fair choice")
     gains = []
     for seed in range(4):
         X, Y, new_x, new_y = sparse_and_strong(n, x_shape, y_shape, n_entries, seed)

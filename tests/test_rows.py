@@ -28,12 +28,10 @@ def regression(x_shape, y_shape, n=150, seed=0, rank=2, **kwargs):
     return data.X + 2.0, data.Y - 1.0, data
 
 
-@pytest.fixture(params=["small sub-tensors", "as usual"])
-def setting(request, monkeypatch):
-    """Blocks of few rows; sub-tensors cut out wherever possible, or as on data of any size."""
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of few rows."""
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)
-    if request.param == "small sub-tensors":
-        monkeypatch.setattr(row_module, "CUT_SHARE", 1.0)
 
 
 def assert_same_fit(one, other, rtol=1e-6):
@@ -45,6 +43,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     assert_allclose(one.loss_, other.loss_, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize(
     "parameters",
@@ -57,7 +56,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     ],
     ids=str,
 )
-def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, parameters):
+def test_rows_and_second_moments_give_one_fit(x_shape, y_shape, parameters):
     X, Y, _ = regression(x_shape, y_shape)
     weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
     center = parameters.get("fit_intercept", True)
@@ -70,9 +69,10 @@ def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, paramet
         assert_same_fit(*fits)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("correction", ["none", "final"])
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES[3:6])
-def test_other_corrections(setting, correction, x_shape, y_shape):
+def test_other_corrections(correction, x_shape, y_shape):
     X, Y, _ = regression(x_shape, y_shape)
     fits = [
         DST2R(2, correction=correction).fit_statistics(kind.from_arrays(X, Y))
@@ -81,8 +81,9 @@ def test_other_corrections(setting, correction, x_shape, y_shape):
     assert_same_fit(*fits)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(("x_shape", "y_shape"), [((12, 10), (3,)), ((6, 5, 5), ()), ((5, 6, 4), (2, 2))])
-def test_fewer_samples_than_predictors(setting, x_shape, y_shape):
+def test_fewer_samples_than_predictors(x_shape, y_shape):
     X, Y, _ = regression(x_shape, y_shape, n=60)
     for l2 in (0.0, 0.5):
         fits = [DST2R(2, l2=l2).fit_statistics(kind.from_arrays(X, Y)) for kind in (RowStatistics, GramStatistics)]
@@ -110,6 +111,22 @@ def test_a_working_set_that_holds_the_support_gives_the_path_of_all(monkeypatch)
         assert_allclose(getattr(part, name)[:t], getattr(whole, name)[:t], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_working_set_takes_in_what_the_path_asks_for(monkeypatch, unit):
+    """A slice without covariance of its own, because another one hides it: only the gradient along the path tells."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 20, 5))
+    X[:, 1] = 0.8 * X[:, 0] + 0.6 * X[:, 1]
+    X[:, 2:10] = 0.5 * X[:, [0]] + X[:, 2:10]  # more of them than the set has room for, and none needed
+    Y = (X[:, 0] - 0.8 * X[:, 1]).sum(axis=1)[:, None] * [1.0, 2.0] + rng.normal(size=(1000, 2))
+    monkeypatch.setattr(search, "WORKING_SET", 30)
+    stats = RowStatistics.from_arrays(unit * X, Y)
+    assert 1 not in search._promising(stats)[0]
+    path = search_component(stats)
+    assert path.factors[-1, 1] != 0
+    assert np.count_nonzero(path.factors[:, :20].any(axis=0)) <= 6
+
+
 def test_nothing_to_find():
     rng = np.random.default_rng(0)
     X = np.ones((30, 50, 50))
@@ -127,8 +144,31 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
     assert_same_fit(*fits, rtol=1e-4)
 
 
+def test_float32_rows_far_from_zero_are_centred_to_the_last_digit():
+    """Their mean does not fit into float32: blocks are centred up to an offset, which products must know."""
+    X = (1e6 + 5 * np.random.default_rng(0).normal(size=(300, 3, 2))).astype(np.float32)
+    stats = RowStatistics.from_arrays(X, X[:, 0, 0])
+    exact = (X.astype(float) - X.astype(float).mean(axis=0)).reshape(300, 6)
+    assert np.abs(stats.offset).max() > 1e-3
+    U = np.random.default_rng(1).normal(size=(6, 2))
+    assert_allclose(stats.scores(U), exact @ U, atol=1e-5)
+    assert_allclose(stats.gram_dot(U), exact.T @ exact @ U / 300, rtol=1e-5, atol=1e-4)
+    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=1e-6)
+
+
+def test_float32_blocks_are_added_up_in_float64(monkeypatch):
+    """So many that the rounding of a float32 sum would show."""
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 8)
+    X = np.random.default_rng(0).normal(size=(20_000, 2)).astype(np.float32)
+    stats = RowStatistics.from_arrays(X, X[:, 0])
+    exact = X.astype(float) - X.astype(float).mean(axis=0)
+    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=3e-7)
+    assert_allclose(stats.gram_dot(np.eye(2)), exact.T @ exact / 20_000, rtol=3e-7, atol=1e-7)
+
+
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cross_validation_on_rows(setting, weighted):
+def test_cross_validation_on_rows(weighted):
     X, Y, _ = regression((6, 5), (3,), n=90)
     weight = np.random.default_rng(1).uniform(0.2, 2, 90) if weighted else None
     splits = [(np.setdiff1d(np.arange(90), fold), fold) for fold in np.arange(90).reshape(3, 30)]

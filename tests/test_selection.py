@@ -2,6 +2,7 @@
 
 import math
 
+import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -178,6 +179,25 @@ def test_local_path_predicts_the_loss_of_its_refits(shape):
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_component_leaves_a_local_path_whole(seed):
+    """Where one factor of it is zero, all of it is, and nothing of the others."""
+    rng = np.random.default_rng(seed)
+    strong, weak = (naive.outer([rng.normal(size=d) for d in (5, 4, 3)]) for _ in range(2))
+    X = rng.normal(size=(400, 5, 4))
+    Y = np.tensordot(X, strong + 0.1 * weak, 2) + 0.1 * rng.normal(size=(400, 3))
+    stats = GramStatistics.from_arrays(X, Y)
+    start = least_squares(stats, grow(stats, 2, Recipe()).fits[-1].coef, tol=1e-8)
+    path = local_path(start.model, l1_grid(stats.kkt_start()[0], 40), Criterion.named("bic", stats))
+    living = np.array([coef.living() for coef in path.coefs])
+    assert (living.sum(axis=1) == 1).any()
+    for coef, relaxed, n_parameters in zip(path.coefs, path.relaxed, path.n_parameters, strict=True):
+        for c in (coef, relaxed):
+            some = np.array([(f != 0).any(axis=0) for f in c.factors])
+            assert_array_equal(some.any(axis=0), some.all(axis=0))
+            assert c.n_parameters() == n_parameters
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_exact_path_of_a_tensor_minimises_the_objective_at_every_point(seed):
     """Up and down from where it starts, without steps to spare: each point begins at its neighbour."""
     design = {"sparsity": 0.3, "normalize": True, "snr": 4}
@@ -340,7 +360,7 @@ def test_averaging_has_less_error_than_trusting_the_support():
         kept, refit = average != 0, np.zeros(30)
         refit[kept] = LinearRegression().fit(X[:, kept], y).coef_
         gain.append(np.log(np.linalg.norm(refit - truth) / np.linalg.norm(average - truth)))
-    assert np.mean(gain) > 2 * np.std(gain) / np.sqrt(len(gain))
+    assert np.mean(gain) > max(0.02, 2 * np.std(gain) / np.sqrt(len(gain)))  # 0.02: without averaging rounding remains
 
 
 @pytest.mark.parametrize("n", [40, 400])
@@ -431,6 +451,16 @@ def test_a_model_that_fails_on_one_fold_is_not_within_one_standard_error(failure
     excess[3, 1] = failure
     loss = np.array([1.0, 1.1, 0.9, 1.05, 0.95])[:, None] + excess
     assert surface(loss, [10, 4]).choose("1se") == (0, 0)
+
+
+@pytest.mark.parametrize("n_folds", [3, 5, 10])
+@pytest.mark.parametrize("excess", [1e-3, 0.1, 0.3, 0.7, np.pi])
+def test_a_difference_that_one_fold_alone_makes_is_no_evidence(excess, n_folds):
+    """It is as large as its standard error: the smaller model is close, and rounding must not decide."""
+    base = np.linspace(1.0, 100.0, n_folds)
+    for fold in range(n_folds):
+        loss = np.stack([base, base + excess * (np.arange(n_folds) == fold)], axis=1)
+        assert surface(loss, [10, 4]).choose("1se") == (0, 1)
 
 
 @pytest.mark.parametrize("rule", ["min", "1se"])
@@ -606,15 +636,19 @@ def test_pick_by_on_a_real_path_balances_fit_and_size():
         (39, (10,), (), 1, False),
         (40, (10,), (10,), 2, True),  # 40 = 2 x 20 in the widest block; 400 responses for 40 numbers
         (39, (10,), (10,), 2, False),
-        (16, (2, 2), (2,), 4, True),  # 32 responses, 24 numbers: too few
+        (48, (2, 2), (2,), 4, True),  # 96 = 4 x 24 response entries
+        (47, (2, 2), (2,), 4, False),
     ],
 )
 def test_well_posed_asks_for_twice_the_widest_block_and_four_times_the_numbers(n, x_shape, y_shape, rank, expected):
     rng = np.random.default_rng(0)
     stats = GramStatistics.from_arrays(rng.normal(size=(n, *x_shape)), rng.normal(size=(n, *y_shape)))
-    block = n >= 2 * rank * max(x_shape)
-    numbers = n * int(np.prod(y_shape)) >= 4 * rank * (sum(x_shape) + sum(y_shape))
-    if (n, x_shape) == (16, (2, 2)):
-        expected = False
-    assert (block and numbers) == expected
     assert well_posed(stats, rank) == expected
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_ridge_carries_what_samples_do_not(unit):
+    """From a hundredth of the predictors' mean variance on, whatever their units."""
+    rng = np.random.default_rng(0)
+    stats = GramStatistics.from_arrays(unit * rng.normal(size=(20, 30)), rng.normal(size=20))
+    assert [well_posed(stats.ridged(share * unit**2), 1) for share in (0.0, 1e-3, 0.1)] == [False, False, True]

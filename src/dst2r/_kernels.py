@@ -109,7 +109,7 @@ def best_backward(side, weight, gradient, curvature, step, l1, slack):  # type: 
     for i in range(side.size):
         if side[i] != 0.0:
             size = min(step, weight * abs(side[i]))  # to zero, never through it
-            if size < weight:
+            if size < weight:  # never the whole component
                 s = -size if side[i] > 0.0 else size
                 rise = s * gradient[i] + 0.5 * s * s * curvature[i]
                 if rise - l1 * size < best:
@@ -325,20 +325,20 @@ def mix(out, keep, add, other):  # type: ignore[no-untyped-def]
 def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-untyped-def]
     """Alternate contract and generate from the component in ``part``; return the number of path points.
 
-    ``rules`` holds the step, whether it is relative to the weight, gamma relative to what a step's penalty costs,
-    and the l1 at which to stop. Row t of ``path`` is (l1, weight, change of loss from zero), of ``factors`` (a, b).
+    ``rules`` holds the step, whether it is relative to the weight, ``tol`` (the slack is ``tol * l1 * step``), and the
+    l1 at which to stop. Row t of ``path`` is (l1, weight, change of loss from zero), of ``factors`` (a, b).
     Invariant: l1 never rises.
     """
     step_size, relative, l1_end = rules[0], rules[1] > 0.0, rules[3]
-    gamma = max(rules[2], 1e-9)  # below rounding a move and its reverse could both seem to pay
+    tol = max(rules[2], 1e-9)  # below rounding a move and its reverse could both seem to pay
     numbers = part.numbers
     # A first step beyond the minimum along its coordinate would not lower the loss.
     best_weight = numbers[UCV] / numbers[UGU]
     step = min(step_size * best_weight if relative else step_size, best_weight)
     numbers[WEIGHT] = step
-    l1 = numbers[UCV] - 0.5 * step * numbers[UGU]
-    has_responses = problem.y_stride.size > 0
-    t, stuck, in_contract = 0, 0, True
+    l1 = numbers[UCV] - 0.5 * step * numbers[UGU]  # what it gains per unit of weight
+    n_phases = 2 if problem.y_stride.size > 0 else 1  # a scalar response leaves nothing to generate
+    t, idle_phases, in_contract = 0, 0, True
     while True:
         path[t, 0], path[t, 1] = l1, numbers[WEIGHT]
         path[t, 2] = 0.5 * numbers[WEIGHT] ** 2 * numbers[UGU] * numbers[VV] - numbers[WEIGHT] * numbers[UCV]
@@ -347,21 +347,21 @@ def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-
         t += 1
         moved = False
         while not moved:
-            if t == path.shape[0] or l1 <= l1_end or stuck > has_responses:
+            if t == path.shape[0] or l1 <= l1_end or idle_phases == n_phases:
                 return t
             # By doubling: between two doublings all moves lie on one grid. Weights on the grid meet the bound exactly,
             # so rounding must not decide.
             while relative and 2.0 * step <= step_size * numbers[WEIGHT] * (1.0 + 1e-9):
                 step *= 2.0
-            weight, slack = numbers[WEIGHT], gamma * l1 * step
+            weight, slack = numbers[WEIGHT], tol * l1 * step
             if in_contract:
                 moved, change = contract(problem, part, scratch, step, l1, slack)
             else:
                 moved, change = generate(problem, part, scratch, step, l1, slack)
-            in_contract = not in_contract or not has_responses
-            stuck = 0 if moved else stuck + 1
+            in_contract = not in_contract or n_phases == 1
+            idle_phases = 0 if moved else idle_phases + 1
         grown = numbers[WEIGHT] - weight
-        if grown > 0.0:
+        if grown > 0.0:  # eq. 7, after either phase
             l1 = min(l1, (-change - slack) / grown)
 
 
@@ -394,8 +394,9 @@ def lasso_quadratic(hessian, gradient, theta, penalty, tol, max_sweeps):  # type
 def eliminate(covariance, theta, price):  # type: ignore[no-untyped-def]
     """Set to zero, one by one, the entry that costs least, while that costs less than ``price``; return the order.
 
-    The cost of zeroing entry j is ``theta_j^2 / covariance_jj``, after which the other entries take over what
-    they can. Invariant: ``theta`` and ``covariance`` are those of the constrained least-squares problem.
+    The cost of zeroing entry j, twice the rise of the loss, is ``theta_j^2 / covariance_jj``, after which the other
+    entries take over what they can. Invariant: ``theta`` and ``covariance`` are those of the constrained least-squares
+    problem.
     """
     n = theta.size
     alive = np.arange(n)

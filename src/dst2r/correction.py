@@ -255,9 +255,9 @@ def local_model(stats: Statistics, coef: CPCoefficient) -> LocalModel:
             np.einsum("nq,nq->n", (u_gram_u @ V.T - u_cross)[y_part], y_tangent),
         ]
     )
-    hessian = np.empty((n_x + n_y, n_x + n_y))
+    hessian = np.empty((n_x + n_y, n_x + n_y))  # eq. 11, block by block
     hessian[:n_x, :n_x] = x_gram
-    hessian[:n_x, :n_x].reshape(-1, R, n_x // R, R)[...] *= v_v[:, None, :]
+    hessian[:n_x, :n_x].reshape(-1, R, n_x // R, R)[...] *= v_v[:, None, :]  # in place: the reshaped block is a view
     if n_y:
         hessian[:n_x, n_x:] = x_gram_u[:, y_part] * (V.T @ y_tangent.T)[x_part]
         hessian[n_x:, :n_x] = hessian[:n_x, n_x:].T
@@ -324,7 +324,7 @@ def _descend(
         return Correction(model, 0, True)
     free = slice(None) if support is None else np.flatnonzero(support)
     value = model.loss + l1 * float(model.coef.l1_norms().sum())
-    damping, growth = 1e-3, 2.0
+    damping, raise_by = 1e-3, 2.0  # mu of the page, and by what a failure multiplies it (Nielsen's rule)
     for n_iter in range(1, max_iter + 1):
         entries = model.coef.ravel()
         gradient = model.gradient[free]
@@ -337,7 +337,8 @@ def _descend(
             weights = l1 * penalty_weights(model.coef)[free]
             accuracy = tol * tol * max(model.loss, 1e-14 * stats.y_scale) / gradient.size
             step, promise = _lasso_step(damped, gradient, entries[free], weights, accuracy)
-        certified = damping <= 1e-2 and promise <= tol * tol * model.loss
+        light = damping <= 1e-2  # where damping is heavy, small promises are its work
+        certified = light and promise <= tol * tol * model.loss
         if certified and not last_step:
             return Correction(_without_idle(stats, model, l1), n_iter, True)
         trial_entries = entries.copy()
@@ -345,16 +346,16 @@ def _descend(
         trial = local_model(stats, model.coef.with_entries(trial_entries))
         trial_value = trial.loss + l1 * float(trial.coef.l1_norms().sum())
         fall = value - trial_value
-        # Below this rounding hides falls, and the last, quadratically convergent step is taken on trust.
-        exact = damping <= 1e-2 and promise <= stats.rounding * stats.y_scale
-        if fall >= 0.0 or exact:
+        # There rounding hides falls, and the last, quadratically convergent step is taken on trust.
+        below_rounding = light and promise <= stats.rounding * stats.y_scale
+        if fall >= 0.0 or below_rounding:
             ratio = min(fall / max(promise, 1e-300), 2.0)
             damping = max(damping * max(0.1, 1.0 - (2.0 * ratio - 1.0) ** 3), 1e-12)
-            growth = 2.0
+            raise_by = 2.0
             model, value = trial, trial_value
         else:
-            damping, growth = damping * growth, growth * 2.0
-        if certified or exact:
+            damping, raise_by = damping * raise_by, raise_by * 2.0
+        if certified or below_rounding:
             return Correction(_without_idle(stats, model, l1), n_iter, True)
     return Correction(_without_idle(stats, model, l1), max_iter, False)
 

@@ -180,7 +180,7 @@ class DST2R(_DST2RBase):
     relax : bool, default=True
         Refit without penalty on the selected support. With a criterion as ``l1`` single entries and components may
         then still leave or enter, if that lowers the criterion, and entries that it only just keeps are shrunk by the
-        probability that they belong (docs/maths.md, eq. 15).
+        probability that they belong (docs/maths.md, eq. 14).
     step_size : float or "auto", default="auto"
         The paper's epsilon, in units of ``||B_r||_1``; "auto" is relative to the weight that a component has reached.
     tol : float, default=1e-5
@@ -466,6 +466,7 @@ class DST2RCV(_DST2RBase):
         parts : sequence of GramStatistics
             For instance one per site, batch or subject group.
         """
+        self._check_parameters()
         if len(parts) < 2:
             raise ValueError(f"parts holds {len(parts)} statistics; cross-validation needs at least two.")
         folds = list(zip(leave_one_out(parts), parts, strict=True))
@@ -479,7 +480,6 @@ class DST2RCV(_DST2RBase):
         check_numbers("ranks", self.ranks, low=1, integer=True)
 
     def _fit_folds(self, total: Statistics, folds: Folds) -> Self:
-        self._check_parameters()
         check_rank("the least of ranks", min(self.ranks), total)
         limit = max_rank(total.x_shape + total.y_shape)
         shapes, total = (total.x_shape, total.y_shape), total.squeezed()

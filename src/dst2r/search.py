@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,22 +101,14 @@ def search(
         Where a component gains hardly more than noise would, its first entry is in doubt, too: so many of the largest
         entries of C, in different places, are tried, and the path with the least loss at its end is returned.
     """
-
-    def along(gram: GramStatistics) -> SearchPath:
-        path = _follow(gram, gram.kkt_start(), step_size, tol, l1_end, max_steps)
-        if n_starts == 1 or len(path) == 0 or not _weak(gram, path):
-            return path
-        others = _starts(gram, n_starts)[1:]
-        paths = [path, *(_follow(gram, start, step_size, tol, l1_end, max_steps) for start in others)]
-        return min((found for found in paths if len(found)), key=lambda found: found.loss[-1])
-
+    follow = partial(_follow, step_size=step_size, tol=tol, l1_end=l1_end, max_steps=max_steps)
     if isinstance(stats, GramStatistics):
-        return along(stats)
+        return _from_best_start(stats, follow, n_starts)
     if stats.n_x <= WORKING_SET:
-        return along(stats.as_gram())
+        return _from_best_start(stats.as_gram(), follow, n_starts)
     slices = _promising(stats)
     for _ in range(ROUNDS):
-        path = along(stats.restricted(slices).as_gram())
+        path = _from_best_start(stats.restricted(slices).as_gram(), follow, n_starts)
         path = path.embedded(slices, stats.x_shape)
         if len(path) == 0:
             break
@@ -127,6 +120,15 @@ def search(
 
 
 Start = tuple[float, int, int]  # an entry of C: its size and place
+
+
+def _from_best_start(stats: GramStatistics, follow: Callable[..., SearchPath], n_starts: int) -> SearchPath:
+    """Path from the largest entry of C or, if noise could have led that one, the best from several."""
+    path = follow(stats, stats.kkt_start())
+    if n_starts == 1 or len(path) == 0 or not _weak(stats, path):
+        return path
+    paths = [path, *(follow(stats, start) for start in _starts(stats, n_starts)[1:])]
+    return min((found for found in paths if len(found)), key=lambda found: found.loss[-1])
 
 
 def _weak(stats: GramStatistics, path: SearchPath) -> bool:
@@ -152,8 +154,9 @@ def _starts(stats: Statistics, count: int) -> list[Start]:
 
 
 def _follow(
-    stats: GramStatistics, start: Start, step_size: float | str, tol: float, l1_end: float, max_steps: int
+    stats: GramStatistics, start: Start, *, step_size: float | str, tol: float, l1_end: float, max_steps: int
 ) -> SearchPath:
+    """Path from one entry of C: what the compiled loop is given, and what it gives back."""
     l1_max, x_entry, y_entry = start
     x_offset, x_stride = _layout(stats.x_shape)
     y_offset, y_stride = _layout(stats.y_shape)
@@ -165,22 +168,22 @@ def _follow(
     problem = Problem(stats.gram, cross, np.ascontiguousarray(cross.T), x_offset, x_stride, y_offset, y_stride)
     widest = max(P, Q)
     part = Component(
-        np.zeros(n_a),
-        np.zeros(n_b),
-        np.zeros(4),
-        np.zeros(P),
-        np.zeros(P),
-        np.zeros(Q),
-        np.zeros(Q),
-        np.zeros(n_a),
+        a=np.zeros(n_a),
+        b=np.zeros(n_b),
+        numbers=np.zeros(4),
+        gram_u=np.zeros(P),
+        cross_v=np.zeros(P),
+        cross_u=np.zeros(Q),
+        v=np.zeros(Q),
+        curvature=np.zeros(n_a),
     )
     scratch = Scratch(
-        np.zeros(widest, np.int64),
-        np.zeros(widest),
-        np.zeros(widest, np.int64),
-        np.zeros(widest),
-        np.zeros(P),
-        np.zeros(Q),
+        place=np.zeros(widest, np.int64),
+        value=np.zeros(widest),
+        place2=np.zeros(widest, np.int64),
+        value2=np.zeros(widest),
+        add_x=np.zeros(P),
+        add_y=np.zeros(Q),
     )
     relative = step_size == "auto"
     rules = np.array([AUTO_STEP if relative else float(step_size), float(relative), tol, l1_end])

@@ -144,12 +144,12 @@ def local_path(model: LocalModel, grid: Array, criterion: Criterion) -> L1Path:
             lasso_quadratic(model.hessian, slope, moved, l1 * weights, tol, 200)
         before, count = support, model.coef.counts(moved)
         living = count.all(axis=0)  # once a factor of a component is zero, all are
-        entries = moved if living.all() else (moved.reshape(-1, living.size) * living).ravel()
-        support = entries != 0.0
+        point = moved if living.all() else (moved.reshape(-1, living.size) * living).ravel()
+        support = point != 0.0
         if not np.array_equal(before, support):
             refitted, loss = refits.on(support)
             refit = model.coef.with_entries(refitted)
-        coefs.append(model.coef.with_entries(entries))
+        coefs.append(model.coef.with_entries(point))
         relaxed.append(refit)
         losses.append(loss)
         counts.append(count)
@@ -197,15 +197,15 @@ def joint_path(
     if start == 0.0:
         path = local_path(fit.model, grid, criterion)
         if tested:
-            known, supposed = stats.loss(path.relaxed[path.chosen]), float(path.loss[path.chosen])
-            if supposed * math.exp(criterion.price / criterion.n_values) >= known:
+            true, supposed = stats.loss(path.relaxed[path.chosen]), float(path.loss[path.chosen])
+            if supposed * math.exp(criterion.price / criterion.n_values) >= true:
                 return path
         truth = losses_of(stats, path.relaxed, stats.x_mean, stats.y_mean)
         if truth[0] > fit.model.loss:  # the step from the fit to the model's minimum went astray
             path.coefs[0] = path.relaxed[0] = fit.coef
             truth[0] = path.loss[0] = fit.model.loss
-        known = path.n_parameters == 0  # nothing to predict
-        path.loss[known] = truth[known]
+        zero = path.n_parameters == 0  # of which the truth is known beforehand
+        path.loss[zero] = truth[zero]
         floor = criterion.floor
         off = np.log(np.maximum(truth, floor) / np.maximum(path.loss, floor)) * criterion.n_values > criterion.price
         if not off[path.chosen]:
@@ -266,7 +266,7 @@ def select(
 
 
 def averaged(stats: Statistics, fit: Correction, criterion: Criterion) -> Correction:
-    """Average a refit with the models that lack one of its entries, weighted by the criterion (eq. 15).
+    """Average a refit with the models that lack one of its entries, weighted by the criterion (eq. 14).
 
     An entry whose absence the criterion hardly minds is shrunk towards zero, all others keep their values: where the
     support is in doubt, that has less error than to trust it or not to.
@@ -277,9 +277,9 @@ def averaged(stats: Statistics, fit: Correction, criterion: Criterion) -> Correc
         return fit
     covariance = model.covariance
     variance = covariance.diagonal()
-    rise = entries[alive] ** 2 / (2.0 * variance)
-    gain = criterion.n_values * np.log1p(rise / max(model.loss, criterion.floor)) - criterion.price
-    absent = expit(-0.5 * gain)
+    loss_rise = entries[alive] ** 2 / (2.0 * variance)
+    rise = criterion.n_values * np.log1p(loss_rise / max(model.loss, criterion.floor)) - criterion.price
+    absent = expit(-0.5 * rise)
     entries[alive] -= covariance @ (absent * entries[alive] / variance)
     return replace(fit, model=local_model(stats, fit.coef.with_entries(entries)))
 
@@ -433,7 +433,10 @@ def pick_by(criterion: Criterion) -> Callable[[SearchPath], int]:
 
 
 def well_posed(stats: Statistics, rank: int) -> bool:
-    """Whether the data can carry a fit without l1: by a ridge, or twice as many samples as numbers in a block."""
+    """Whether the data can carry a fit without l1.
+
+    By a ridge, or if samples are twice the numbers in the widest mode and response entries four times those in all.
+    """
     if stats.ridge > RIDGE_CARRIES * float(stats.x_square().mean()):
         return True
     widest = max(stats.x_shape) * rank

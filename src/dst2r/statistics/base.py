@@ -125,10 +125,6 @@ class Statistics(ABC):
         """Statistics of the sub-tensor that these slices of the predictor modes make, as ``np.ix_`` cuts it."""
 
     @abstractmethod
-    def worth_cutting(self, n_x: int) -> bool:
-        """Whether to work on a sub-tensor of so many predictor entries saves more than :meth:`restricted` costs."""
-
-    @abstractmethod
     def as_gram(self) -> GramStatistics:
         """The same with the Gram matrix at hand, P x P."""
 
@@ -151,7 +147,7 @@ class Statistics(ABC):
         return float(self.prediction_losses([coef], self.x_mean, self.y_mean)[0])
 
     def intercept(self, coef: CPCoefficient) -> Array:
-        """What makes the mean prediction the mean response, shape (Q,)."""
+        """What makes the mean prediction the mean response, shape (Q,) (eq. 15)."""
         return self.y_mean - (self.x_mean @ coef.x_side()) @ coef.y_side().T
 
     def prediction_losses(self, coefs: Sequence[CPCoefficient], x_mean: Array, y_mean: Array) -> Array:

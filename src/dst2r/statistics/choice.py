@@ -15,12 +15,13 @@ from dst2r.statistics.base import Statistics, is_lazy
 from dst2r.statistics.dask import LOCAL_BYTES, DaskStatistics
 from dst2r.statistics.folds import Split, fold_statistics
 from dst2r.statistics.gram import GramStatistics
-from dst2r.statistics.rows import BLOCK_BYTES, CUT_SHARE, RowStatistics
+from dst2r.statistics.rows import BLOCK_BYTES, RowStatistics
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 GRAM_WIDTH = 2048  # predictor entries from which a fit by passes over the rows is quicker than G, whatever n
+CUT_SHARE = 1 / 4  # of the entries of X: what the sub-tensor that a search copies out of the rows may hold
 
 
 def choose(

@@ -241,14 +241,11 @@ class DaskStatistics(RowStatistics):
             x_scale=None if self.x_scale is None else self.x_scale[cut],
             prior=prior,
         )
-        if not self.worth_cutting(cut.size):
+        if 8 * cut.size * len(self.Y) > LOCAL_BYTES:
             return part
         self.passes[0] += 1
         known = {f.name: getattr(part, f.name) for f in fields(RowStatistics)}
         return RowStatistics(**known | {"X": part.X.astype(np.float64).compute()})
-
-    def worth_cutting(self, n_x: int) -> bool:
-        return 8 * n_x * len(self.Y) <= LOCAL_BYTES
 
     def describe(self) -> str:
         return (

@@ -190,10 +190,6 @@ class GramStatistics(Statistics):
             x_shape=tuple(len(s) for s in slices),
         )
 
-    def worth_cutting(self, n_x: int) -> bool:
-        del n_x
-        return False  # the products are small as it is
-
     def as_gram(self) -> GramStatistics:
         return self
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 23  # of X that are worked on at a time: they stay in the cache from one product to the next
 CROSS_SHARE = 1 / 8  # C is kept if it takes no more than this part of the memory of X
-CUT_SHARE = 1 / 4  # a sub-tensor is copied out of the rows if it holds no more than this part of their entries
 
 OfBlock = Callable[[NDArray[Any], Array, Array], tuple[Array, ...]]
 
@@ -171,9 +170,6 @@ class RowStatistics(Statistics):
             self.ridge,
             prior,
         )
-
-    def worth_cutting(self, n_x: int) -> bool:
-        return n_x <= CUT_SHARE * self.n_x
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[NDArray[Any], slice]]:
         """Blocks of rows, centred up to ``offset`` and scaled, and their places in Y; valid until the next one."""

@@ -258,10 +258,10 @@ def test_wide_with_nan():
 
 
 def test_what_is_lazy_needs_no_memory():
-    assert choose(10**8, 4096, 4, 4, memory=1e11, lazy=True) is DaskStatistics
+    assert choose(10**7, 10**5, 4, 4, memory=1e11, lazy=True) is DaskStatistics
     assert choose(10**9, 512, 64, 4, memory=1e9, lazy=True) is GramStatistics
     with pytest.raises(MemoryError):
-        choose(10**8, 4096, 4, 4, memory=1e11)
+        choose(10**7, 10**5, 4, 4, memory=1e11)
 
 
 # --- laziness ---------------------------------------------------------------------------------------------------------
@@ -420,6 +420,13 @@ def unread(*shape, dtype=float):
 def test_bad_shapes_are_told_before_anything_is_read(X, y, weight, complaint):
     with pytest.raises(ValueError, match=complaint):
         DST2R().fit(X, y, weight)
+
+
+@pytest.mark.parametrize("estimator", [DST2R(), DST2RCV((1,))])
+def test_what_has_no_room_is_told_before_anything_is_read(monkeypatch, estimator):
+    monkeypatch.setattr("dst2r.statistics.choice.free_memory", lambda: 1e7)
+    with pytest.raises(MemoryError, match=r"20 samples of 3000 predictor .* and 0\.01 GB are free"):
+        clone(estimator).fit(unread(20, 3000), unread(20, 2))
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan])

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression, search
 from dst2r.cp import max_rank
 from dst2r.search import search as search_component
-from dst2r.statistics import RowStatistics, choose, gather, gather_folds
+from dst2r.statistics import RowStatistics, choice, choose, gather, gather_folds
 from dst2r.statistics import rows as row_module
 
 SHAPES = [
@@ -164,6 +164,42 @@ def test_narrow_data_become_second_moments_and_wide_ones_stay_rows():
         choose(2000, 32**3, 64, 4, 1e6)
 
 
+def fits(n, n_x, n_y, itemsize, memory, n_folds=0):
+    """What is chosen, or None; X is taken to be at hand."""
+    try:
+        return choose(n, n_x, n_y, itemsize, memory, n_folds)
+    except MemoryError:
+        return None
+
+
+def test_the_choice_at_its_edges(monkeypatch):
+    """Where one byte, one predictor entry or one fold more makes the difference; by hand from what each holds."""
+    monkeypatch.setattr(choice, "free_memory", lambda: pytest.fail("memory was looked up"))
+    assert fits(100, 2048, 1, 8, np.inf) is GramStatistics
+    assert fits(100, 2049, 1, 8, np.inf) is RowStatistics
+    # Second moments: three matrices of P x P and four of P x Q, and three more of each per fold.
+    gram = 8 * (3 * 2048**2 + 4 * 2048)
+    assert [fits(10, 2048, 1, 8, gram - k) for k in (0, 1)] == [GramStatistics, RowStatistics]
+    assert fits(10, 2048, 1, 8, gram, n_folds=1) is RowStatistics
+    folds = 8 * (18 * 2048**2 + 19 * 2048)
+    assert [fits(10, 2048, 1, 8, folds - k, n_folds=5) for k in (0, 1)] == [GramStatistics, RowStatistics]
+    # Rows: three matrices of P x Q, a quarter of X, four blocks of 8 MiB, four copies of Y and two more per fold.
+    rows = 8 * 3 * 32**3 * 64 + 32**3 * 2000 * 4 // 4 + 4 * 2**23 + 8 * 4 * 2000 * 64
+    assert [fits(2000, 32**3, 64, 4, rows - k) for k in (0, 1)] == [RowStatistics, None]
+    assert fits(2000, 32**3, 64, 4, rows, n_folds=1) is None
+    rows += 8 * 2 * 5 * 2000 * 64
+    assert [fits(2000, 32**3, 64, 4, rows - k, n_folds=5) for k in (0, 1)] == [RowStatistics, None]
+    with pytest.raises(
+        MemoryError, match=rf"{8 * (3 * 2.0**30 + 2**23) / 1e9:.3g} GB .*or 0\.154 GB .*and 0\.1 GB are"
+    ):
+        choose(2000, 32**3, 64, 4, 1e8)
+
+
+def test_so_many_samples_that_only_second_moments_fit():
+    assert choose(10**9, 3000, 64, 4, 1e9, lazy=True) is GramStatistics
+    assert choose(10**9, 3000, 64, 4, 1e9) is GramStatistics
+
+
 def test_the_estimators_say_what_was_chosen():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 50, 60)).astype(np.float32), rng.normal(size=(60, 2))
@@ -179,6 +215,9 @@ def test_the_estimators_say_what_was_chosen():
     assert [s.n_samples for pair in folds for s in pair] == [30] * 4
     with pytest.raises(MemoryError):
         gather(X, Y, memory=100.0)
+    narrow, enough = X.reshape(60, -1)[:, :2000], 1.3e8  # 96 MB, and twice as much more for two folds
+    assert isinstance(gather(narrow, Y, memory=enough), GramStatistics)
+    assert isinstance(gather_folds(narrow, Y, splits, memory=enough)[0], RowStatistics)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

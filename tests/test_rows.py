@@ -1,13 +1,17 @@
 """Fits from the rows are those from second moments; the choice between them; what a fit may cost in memory."""
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
 from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression, search
-from dst2r.cp import max_rank
+from dst2r.cp import CPCoefficient, max_rank
 from dst2r.search import search as search_component
-from dst2r.statistics import RowStatistics, choice, choose, gather, gather_folds
+from dst2r.statistics import DaskStatistics, RowStatistics, choice, choose, gather, gather_folds
+from dst2r.statistics import dask as dask_module
 from dst2r.statistics import rows as row_module
 
 SHAPES = [
@@ -34,6 +38,28 @@ def setting(request, monkeypatch):
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)
     if request.param == "small sub-tensors":
         monkeypatch.setattr(row_module, "CUT_SHARE", 1.0)
+    monkeypatch.setattr(dask_module, "LOCAL_BYTES", 1 if request.param == "as usual" else 1 << 30)
+    monkeypatch.setattr(dask_module, "CHUNK_BYTES", 1)
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def in_chunks(X, Y, *args, **options):
+    """On a Dask array of ragged chunks, one of which is empty."""
+    chunks = ((1, 40, 0, len(X) - 41), *X.shape[1:])
+    return DaskStatistics.from_arrays(da.from_array(X, chunks=chunks), Y, *args, **options)
+
+
+on_rows_and_chunks = pytest.mark.parametrize(
+    ("setting", "gathered"),
+    [
+        ("small sub-tensors", RowStatistics.from_arrays),
+        ("as usual", RowStatistics.from_arrays),
+        ("as usual", in_chunks),
+    ],
+    indirect=["setting"],
+    ids=["rows, small sub-tensors", "rows", "chunks"],
+)
 
 
 def assert_same_fit(one, other, rtol=1e-6):
@@ -45,6 +71,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     assert_allclose(one.loss_, other.loss_, rtol=1e-6)
 
 
+@on_rows_and_chunks
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize(
     "parameters",
@@ -57,17 +84,14 @@ def assert_same_fit(one, other, rtol=1e-6):
     ],
     ids=str,
 )
-def test_rows_and_second_moments_give_one_fit(setting, x_shape, y_shape, parameters):
+def test_rows_chunks_and_second_moments_give_one_fit(setting, gathered, x_shape, y_shape, parameters):
     X, Y, _ = regression(x_shape, y_shape)
     weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
     center = parameters.get("fit_intercept", True)
     rank = min(2, max_rank(x_shape + y_shape))
     for w in (None, weight):
-        fits = [
-            DST2R(rank, **parameters).fit_statistics(kind.from_arrays(X, Y, w, center=center))
-            for kind in (RowStatistics, GramStatistics)
-        ]
-        assert_same_fit(*fits)
+        expected = DST2R(rank, **parameters).fit_statistics(GramStatistics.from_arrays(X, Y, w, center=center))
+        assert_same_fit(DST2R(rank, **parameters).fit_statistics(gathered(X, Y, w, center=center)), expected)
 
 
 @pytest.mark.parametrize("correction", ["none", "final"])
@@ -110,6 +134,49 @@ def test_a_working_set_that_holds_the_support_gives_the_path_of_all(monkeypatch)
         assert_allclose(getattr(part, name)[:t], getattr(whole, name)[:t], rtol=1e-8, atol=1e-10)
 
 
+class Slices:
+    """Rows that can only be sliced; keeps account of what is read at a time."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.read = array, array.shape, array.dtype, []
+
+    def __getitem__(self, key):
+        self.read.append(len(self.array[key]))
+        return self.array[key]
+
+    def __array__(self, *_, **__):
+        raise AssertionError("X was copied whole")
+
+
+def test_predictors_are_read_in_blocks_and_never_whole(monkeypatch):
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)  # 12 rows
+    X, Y, data = regression((5, 4), (3,))
+    coef = CPCoefficient(tuple(data.factors), 2)
+    lazily = Slices(X)
+    stats = RowStatistics.from_arrays(lazily, Y)
+    stats.residual(coef).tangent(coef)
+    stats.x_square()
+    stats.moments(coef.x_side(), [2])
+    stats.restricted([np.array([0, 3]), np.array([1])])
+    lazily.read.clear()
+    stats.gram_dot(coef.x_side())
+    assert lazily.read == [12] * 12 + [6]
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_fits_of_any_layout(tmp_path, monkeypatch, lazily):
+    monkeypatch.setattr(choice, "GRAM_WIDTH", 1)
+    X, Y, _ = regression((5, 4), (3,))
+    np.save(tmp_path / "X.npy", X)
+    expected = DST2R(2).fit_statistics(GramStatistics.from_arrays(X, Y))
+    frozen, mapped = X.copy(), np.load(tmp_path / "X.npy", mmap_mode="r")
+    frozen.setflags(write=False)
+    for other in (frozen, mapped, np.asfortranarray(X), np.repeat(X, 2, axis=2)[:, :, ::2], X[::-1].copy()[::-1]):
+        model = DST2R(2).fit(da.from_array(other, chunks=(60, -1, -1)) if lazily else other, Y)
+        assert ("Dask" if lazily else "Row") in model.statistics_
+        assert_same_fit(model, expected)
+
+
 def test_nothing_to_find():
     rng = np.random.default_rng(0)
     X = np.ones((30, 50, 50))
@@ -128,14 +195,21 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cross_validation_on_rows(setting, weighted):
+@on_rows_and_chunks
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"l2": (0.02, 0.3), "standardize": True, "n_l1": 3}, {"fit_intercept": False, "rule": "1se", "n_l1": 3}],
+    ids=str,
+)
+def test_cross_validation(setting, gathered, parameters, weighted):
     X, Y, _ = regression((6, 5), (3,), n=90)
+    center = parameters.get("fit_intercept", True)
     weight = np.random.default_rng(1).uniform(0.2, 2, 90) if weighted else None
     splits = [(np.setdiff1d(np.arange(90), fold), fold) for fold in np.arange(90).reshape(3, 30)]
-    model = DST2RCV((1, 2), cv=splits)
-    total = RowStatistics.from_arrays(X, Y, weight)
-    folds = [[RowStatistics.from_arrays(X, Y, weight, rows=rows) for rows in split] for split in splits]
-    on_rows = DST2RCV((1, 2), cv=splits)._fit_folds(total, folds)
+    model = DST2RCV((1, 2), cv=splits, **parameters)
+    total = gathered(X, Y, weight, center=center)
+    folds = [[gathered(X, Y, weight, center=center, rows=rows) for rows in split] for split in splits]
+    on_rows = clone(model)._fit_folds(total, folds)
     model.fit(X, Y, weight)
     assert_allclose(on_rows.cv_results_["test_loss"], model.cv_results_["test_loss"], rtol=1e-6)
     assert_same_fit(on_rows, model)

@@ -544,7 +544,7 @@ def test_final_correction_of_nested_models_leaves_the_search_alone():
 
 
 def test_correction_without_deflation_bias_beats_the_search():
-    """Overlapping components: greedy search leaves error that the joint correction takes out (docs/maths.md, section 4)."""
+    """Overlapping components: greedy search leaves error that the joint correction takes out."""
     data = make_tensor_regression(500, (6, 5), (4,), rank=3, sparsity=0.2, snr=25, random_state=1)
     stats = GramStatistics.from_arrays(data.X, data.Y)
     errors = {}

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -258,10 +259,10 @@ def test_wide_with_nan():
 
 
 def test_what_is_lazy_needs_no_memory():
-    assert choose(10**8, 4096, 4, 4, memory=1e11, lazy=True) is DaskStatistics
+    assert choose(10**7, 10**5, 4, 4, memory=1e11, lazy=True) is DaskStatistics
     assert choose(10**9, 512, 64, 4, memory=1e9, lazy=True) is GramStatistics
     with pytest.raises(MemoryError):
-        choose(10**8, 4096, 4, 4, memory=1e11)
+        choose(10**7, 10**5, 4, 4, memory=1e11)
 
 
 # --- laziness ---------------------------------------------------------------------------------------------------------
@@ -274,8 +275,22 @@ def test_building_the_graph_reads_nothing():
     model = DST2R(2).fit(*problem())
     model.predict(X)
     model.transform(X)
+    with pytest.warns(UserWarning, match="chunked along its modes"):
+        model.predict(X.rechunk((100, 2, 3)))
+    for each in (DST2R(2), model):
+        with pytest.raises(AssertionError, match="something was read"):
+            each.fit(X, Y)
+
+
+def test_building_the_graph_of_a_pass_reads_nothing(monkeypatch):
+    monkeypatch.setattr(lazy, "LOCAL_BYTES", 1)
+    X, Y = problem()
+    stats = DaskStatistics.from_arrays(chunked(X, (100, 140)), Y)
+    unread = replace(stats, X=Source(X, explode).lazy((100, 140)))
+    part = unread.scaled(np.ones(12)).ridged(0.1).restricted([np.array([0, 2]), np.array([1])])
+    lazy._tree(part._tasks(lazy._scores_of_part, np.ones((2, 1))), lazy._added)
     with pytest.raises(AssertionError, match="something was read"):
-        DST2R(2).fit(X, Y)
+        part.gram_dot(np.ones((2, 1)))
 
 
 @pytest.mark.parametrize("chunks", [(100, 140), (1,) * 40 + (200,)])
@@ -422,6 +437,13 @@ def test_bad_shapes_are_told_before_anything_is_read(X, y, weight, complaint):
         DST2R().fit(X, y, weight)
 
 
+@pytest.mark.parametrize("estimator", [DST2R(), DST2RCV((1,))])
+def test_what_has_no_room_is_told_before_anything_is_read(monkeypatch, estimator):
+    monkeypatch.setattr("dst2r.statistics.choice.free_memory", lambda: 1e7)
+    with pytest.raises(MemoryError, match=r"20 samples of 3000 predictor .* and 0\.01 GB are free"):
+        clone(estimator).fit(unread(20, 3000), unread(20, 2))
+
+
 @pytest.mark.parametrize("bad", [-1.0, np.nan])
 def test_bad_weights(bad):
     X, Y = problem()
@@ -490,20 +512,27 @@ def test_processes(client, estimator):
         clone(estimator).fit(chunked(X, (100, 140)), chunked(Y, (120, 120)))
 
 
-def die_once(block, flag, block_id):
-    """The worker that gets the 11th chunk first is killed, with what it has computed and not yet handed on."""
-    if block_id[0] == 10 and not os.path.exists(flag):
-        open(flag, "x").close()
-        os.kill(os.getpid(), signal.SIGKILL)
+def die_once(block, log, chunk, at, block_id):
+    """The worker that gets a chunk for the ``at``-th time is killed, with what it has not yet handed on."""
+    if block_id[0] == chunk:
+        with open(log, "ab") as file:
+            file.write(b".")
+        if os.path.getsize(log) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
     return block
 
 
-def test_a_killed_worker_does_not_change_the_result(client, tmp_path):
-    X, Y = problem()
-    flag, before = tmp_path / "killed", set(client.run(os.getpid).values())
-    deadly = chunked(X, (10,) * 24).map_blocks(die_once, flag=str(flag), dtype=float)
-    model = DST2R(2).fit(deadly, chunked(Y, (10,) * 24))
-    assert flag.exists()
+@pytest.mark.parametrize(
+    ("make", "chunks", "chunk", "at"),
+    [(problem, (10,) * 24, 10, 1), (wide, (30,) * 5, 3, 4)],
+    ids=["one pass", "in the fourth of many passes"],
+)
+def test_a_killed_worker_does_not_change_the_result(client, tmp_path, make, chunks, chunk, at):
+    X, Y = make()
+    log, before = tmp_path / "reads", set(client.run(os.getpid).values())
+    deadly = chunked(X, chunks).map_blocks(die_once, log=str(log), chunk=chunk, at=at, dtype=float)
+    model = DST2R(2).fit(deadly, chunked(Y, chunks))
+    assert log.stat().st_size > at
     assert_same_fit(model, DST2R(2).fit(X, Y))
     client.wait_for_workers(2, timeout=30)
     assert set(client.run(os.getpid).values()) != before

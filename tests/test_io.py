@@ -1,6 +1,8 @@
 """Arrays from and to files: what was written comes back, lazily; what is wrong is named."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -441,3 +443,39 @@ except OSError as error:
     assert str(path) in done.stdout
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     same(np.asarray(open_array(path, lazy=False)), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".h5", ".zarr"])
+def test_a_disk_that_fills_up_between_blocks(suffix, tmp_path):
+    """A disk of 1 MB in a name space of its own. Writing into a mapping there would end the process (SIGBUS)."""
+    own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
+    mounted = ["mount -t tmpfs -o size=1m none $0", str(tmp_path)]
+    if shutil.which("unshare") is None or subprocess.run([*own, *mounted], capture_output=True, check=False).returncode:
+        pytest.skip("needs name spaces")
+    code = f"""
+import dask.array as da, os
+from dst2r.io import write_array
+array = da.random.default_rng(0).random((20_000, 20), chunks=(1000, 20))
+try:
+    write_array("it{suffix}", array)
+except OSError as error:
+    print("REFUSED", error)
+print(os.listdir())
+"""
+    mounted[0] += ' && cd $0 && exec "$@"'
+    env = os.environ | {"PYTHONPATH": str(Path(dst2r.__file__).parents[1])}
+    done = subprocess.run(
+        [*own, *mounted, sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    told, left = done.stdout.splitlines()  # HDF5 has words of its own
+    assert re.fullmatch(rf"REFUSED \[Errno \d+\] cannot be written \(.+\): 'it\{suffix}'", told), done.stderr
+    assert "No space left on device" in told or suffix == ".h5"
+    assert left == "[]"
+
+
+def test_blocks_of_dask_arrays_may_lie_anyhow(tmp_path):
+    for chunks in ((2, 1, 2), (6, 3, 2), (1, 2, 1)):
+        for dtype in (">f4", "<f8", "i2"):
+            array = (10 * CUBE).astype(dtype)
+            write_array(tmp_path / "it.npy", da.from_array(array, chunks=chunks), overwrite=True)
+            same(np.load(tmp_path / "it.npy"), array)

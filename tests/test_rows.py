@@ -1,13 +1,17 @@
 """Fits from the rows are those from second moments; the choice between them; what a fit may cost in memory."""
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
 from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression, search
-from dst2r.cp import max_rank
+from dst2r.cp import CPCoefficient, max_rank
 from dst2r.search import search as search_component
-from dst2r.statistics import RowStatistics, choose, gather, gather_folds
+from dst2r.statistics import DaskStatistics, RowStatistics, choice, choose, gather, gather_folds
+from dst2r.statistics import dask as dask_module
 from dst2r.statistics import rows as row_module
 
 SHAPES = [
@@ -30,8 +34,21 @@ def regression(x_shape, y_shape, n=150, seed=0, rank=2, **kwargs):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of few rows."""
+    """Blocks of few rows, chunks that are not joined, no sub-tensor of a Dask array kept."""
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(dask_module, "LOCAL_BYTES", 1)
+    monkeypatch.setattr(dask_module, "CHUNK_BYTES", 1)
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def in_chunks(X, Y, *args, **options):
+    """On a Dask array of ragged chunks, one of which is empty."""
+    chunks = ((1, 40, 0, len(X) - 41), *X.shape[1:])
+    return DaskStatistics.from_arrays(da.from_array(X, chunks=chunks), Y, *args, **options)
+
+
+on_rows_and_chunks = pytest.mark.parametrize("gathered", [RowStatistics.from_arrays, in_chunks], ids=["rows", "chunks"])
 
 
 def assert_same_fit(one, other, rtol=1e-6):
@@ -44,6 +61,7 @@ def assert_same_fit(one, other, rtol=1e-6):
 
 
 @pytest.mark.usefixtures("small_blocks")
+@on_rows_and_chunks
 @pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
 @pytest.mark.parametrize(
     "parameters",
@@ -56,17 +74,14 @@ def assert_same_fit(one, other, rtol=1e-6):
     ],
     ids=str,
 )
-def test_rows_and_second_moments_give_one_fit(x_shape, y_shape, parameters):
+def test_rows_chunks_and_second_moments_give_one_fit(gathered, x_shape, y_shape, parameters):
     X, Y, _ = regression(x_shape, y_shape)
     weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
     center = parameters.get("fit_intercept", True)
     rank = min(2, max_rank(x_shape + y_shape))
     for w in (None, weight):
-        fits = [
-            DST2R(rank, **parameters).fit_statistics(kind.from_arrays(X, Y, w, center=center))
-            for kind in (RowStatistics, GramStatistics)
-        ]
-        assert_same_fit(*fits)
+        expected = DST2R(rank, **parameters).fit_statistics(GramStatistics.from_arrays(X, Y, w, center=center))
+        assert_same_fit(DST2R(rank, **parameters).fit_statistics(gathered(X, Y, w, center=center)), expected)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -127,6 +142,49 @@ def test_a_working_set_takes_in_what_the_path_asks_for(monkeypatch, unit):
     assert np.count_nonzero(path.factors[:, :20].any(axis=0)) <= 6
 
 
+class Slices:
+    """Rows that can only be sliced; keeps account of what is read at a time."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.read = array, array.shape, array.dtype, []
+
+    def __getitem__(self, key):
+        self.read.append(len(self.array[key]))
+        return self.array[key]
+
+    def __array__(self, *_, **__):
+        raise AssertionError("X was copied whole")
+
+
+def test_predictors_are_read_in_blocks_and_never_whole(monkeypatch):
+    monkeypatch.setattr(row_module, "BLOCK_BYTES", 2000)  # 12 rows
+    X, Y, data = regression((5, 4), (3,))
+    coef = CPCoefficient(tuple(data.factors), 2)
+    lazily = Slices(X)
+    stats = RowStatistics.from_arrays(lazily, Y)
+    stats.residual(coef).tangent(coef)
+    stats.x_square()
+    stats.moments(coef.x_side(), [2])
+    stats.restricted([np.array([0, 3]), np.array([1])])
+    lazily.read.clear()
+    stats.gram_dot(coef.x_side())
+    assert lazily.read == [12] * 12 + [6]
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_fits_of_any_layout(tmp_path, monkeypatch, lazily):
+    monkeypatch.setattr(choice, "GRAM_WIDTH", 1)
+    X, Y, _ = regression((5, 4), (3,))
+    np.save(tmp_path / "X.npy", X)
+    expected = DST2R(2).fit_statistics(GramStatistics.from_arrays(X, Y))
+    frozen, mapped = X.copy(), np.load(tmp_path / "X.npy", mmap_mode="r")
+    frozen.setflags(write=False)
+    for other in (frozen, mapped, np.asfortranarray(X), np.repeat(X, 2, axis=2)[:, :, ::2], X[::-1].copy()[::-1]):
+        model = DST2R(2).fit(da.from_array(other, chunks=(60, -1, -1)) if lazily else other, Y)
+        assert ("Dask" if lazily else "Row") in model.statistics_
+        assert_same_fit(model, expected)
+
+
 def test_nothing_to_find():
     rng = np.random.default_rng(0)
     X = np.ones((30, 50, 50))
@@ -144,38 +202,23 @@ def test_float32_rows_give_the_fit_of_their_values_up_to_their_precision():
     assert_same_fit(*fits, rtol=1e-4)
 
 
-def test_float32_rows_far_from_zero_are_centred_to_the_last_digit():
-    """Their mean does not fit into float32: blocks are centred up to an offset, which products must know."""
-    X = (1e6 + 5 * np.random.default_rng(0).normal(size=(300, 3, 2))).astype(np.float32)
-    stats = RowStatistics.from_arrays(X, X[:, 0, 0])
-    exact = (X.astype(float) - X.astype(float).mean(axis=0)).reshape(300, 6)
-    assert np.abs(stats.offset).max() > 1e-3
-    U = np.random.default_rng(1).normal(size=(6, 2))
-    assert_allclose(stats.scores(U), exact @ U, atol=1e-5)
-    assert_allclose(stats.gram_dot(U), exact.T @ exact @ U / 300, rtol=1e-5, atol=1e-4)
-    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=1e-6)
-
-
-def test_float32_blocks_are_added_up_in_float64(monkeypatch):
-    """So many that the rounding of a float32 sum would show."""
-    monkeypatch.setattr(row_module, "BLOCK_BYTES", 8)
-    X = np.random.default_rng(0).normal(size=(20_000, 2)).astype(np.float32)
-    stats = RowStatistics.from_arrays(X, X[:, 0])
-    exact = X.astype(float) - X.astype(float).mean(axis=0)
-    assert_allclose(stats.x_square(), (exact**2).mean(axis=0), rtol=3e-7)
-    assert_allclose(stats.gram_dot(np.eye(2)), exact.T @ exact / 20_000, rtol=3e-7, atol=1e-7)
-
-
-@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cross_validation_on_rows(weighted):
+@pytest.mark.usefixtures("small_blocks")
+@on_rows_and_chunks
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"l2": (0.02, 0.3), "standardize": True, "n_l1": 3}, {"fit_intercept": False, "rule": "1se", "n_l1": 3}],
+    ids=str,
+)
+def test_cross_validation(gathered, parameters, weighted):
     X, Y, _ = regression((6, 5), (3,), n=90)
+    center = parameters.get("fit_intercept", True)
     weight = np.random.default_rng(1).uniform(0.2, 2, 90) if weighted else None
     splits = [(np.setdiff1d(np.arange(90), fold), fold) for fold in np.arange(90).reshape(3, 30)]
-    model = DST2RCV((1, 2), cv=splits)
-    total = RowStatistics.from_arrays(X, Y, weight)
-    folds = [[RowStatistics.from_arrays(X, Y, weight, rows=rows) for rows in split] for split in splits]
-    on_rows = DST2RCV((1, 2), cv=splits)._fit_folds(total, folds)
+    model = DST2RCV((1, 2), cv=splits, **parameters)
+    total = gathered(X, Y, weight, center=center)
+    folds = [[gathered(X, Y, weight, center=center, rows=rows) for rows in split] for split in splits]
+    on_rows = clone(model)._fit_folds(total, folds)
     model.fit(X, Y, weight)
     assert_allclose(on_rows.cv_results_["test_loss"], model.cv_results_["test_loss"], rtol=1e-6)
     assert_same_fit(on_rows, model)
@@ -204,6 +247,42 @@ def test_narrow_data_become_second_moments_and_wide_ones_stay_rows():
         choose(2000, 32**3, 64, 4, 1e6)
 
 
+def fits(n, n_x, n_y, itemsize, memory, n_folds=0):
+    """What is chosen, or None; X is taken to be at hand."""
+    try:
+        return choose(n, n_x, n_y, itemsize, memory, n_folds)
+    except MemoryError:
+        return None
+
+
+def test_the_choice_at_its_edges(monkeypatch):
+    """Where one byte, one predictor entry or one fold more makes the difference; by hand from what each holds."""
+    monkeypatch.setattr(choice, "free_memory", lambda: pytest.fail("memory was looked up"))
+    assert fits(100, 2048, 1, 8, np.inf) is GramStatistics
+    assert fits(100, 2049, 1, 8, np.inf) is RowStatistics
+    # Second moments: three matrices of P x P and four of P x Q, and three more of each per fold.
+    gram = 8 * (3 * 2048**2 + 4 * 2048)
+    assert [fits(10, 2048, 1, 8, gram - k) for k in (0, 1)] == [GramStatistics, RowStatistics]
+    assert fits(10, 2048, 1, 8, gram, n_folds=1) is RowStatistics
+    folds = 8 * (18 * 2048**2 + 19 * 2048)
+    assert [fits(10, 2048, 1, 8, folds - k, n_folds=5) for k in (0, 1)] == [GramStatistics, RowStatistics]
+    # Rows: three matrices of P x Q, a quarter of X, four blocks of 8 MiB, four copies of Y and two more per fold.
+    rows = 8 * 3 * 32**3 * 64 + 32**3 * 2000 * 4 // 4 + 4 * 2**23 + 8 * 4 * 2000 * 64
+    assert [fits(2000, 32**3, 64, 4, rows - k) for k in (0, 1)] == [RowStatistics, None]
+    assert fits(2000, 32**3, 64, 4, rows, n_folds=1) is None
+    rows += 8 * 2 * 5 * 2000 * 64
+    assert [fits(2000, 32**3, 64, 4, rows - k, n_folds=5) for k in (0, 1)] == [RowStatistics, None]
+    with pytest.raises(
+        MemoryError, match=rf"{8 * (3 * 2.0**30 + 2**23) / 1e9:.3g} GB .*or 0\.154 GB .*and 0\.1 GB are"
+    ):
+        choose(2000, 32**3, 64, 4, 1e8)
+
+
+def test_so_many_samples_that_only_second_moments_fit():
+    assert choose(10**9, 3000, 64, 4, 1e9, lazy=True) is GramStatistics
+    assert choose(10**9, 3000, 64, 4, 1e9) is GramStatistics
+
+
 def test_the_estimators_say_what_was_chosen():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 50, 60)).astype(np.float32), rng.normal(size=(60, 2))
@@ -219,6 +298,9 @@ def test_the_estimators_say_what_was_chosen():
     assert [s.n_samples for pair in folds for s in pair] == [30] * 4
     with pytest.raises(MemoryError):
         gather(X, Y, memory=100.0)
+    narrow, enough = X.reshape(60, -1)[:, :2000], 1.3e8  # 96 MB, and twice as much more for two folds
+    assert isinstance(gather(narrow, Y, memory=enough), GramStatistics)
+    assert isinstance(gather_folds(narrow, Y, splits, memory=enough)[0], RowStatistics)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

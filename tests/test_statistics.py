@@ -4,6 +4,8 @@ import math
 from functools import partial, reduce
 from operator import add
 
+import dask
+import dask.array as da
 import naive
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from sklearn.model_selection import (
 )
 
 from dst2r.cp import CPCoefficient
-from dst2r.statistics import GramStatistics, RowStatistics, fold_statistics, gram, leave_one_out
+from dst2r.statistics import DaskStatistics, GramStatistics, RowStatistics, fold_statistics, gram, leave_one_out
+from dst2r.statistics import dask as dask_module
 from dst2r.statistics import rows as row_module
 
 SHAPES = [((4,), ()), ((3,), (2,)), ((3, 2), (2, 2)), ((2, 2, 2), (3,)), ((1, 3), (1,)), ((1,), ())]
@@ -335,7 +338,14 @@ def test_statistics_of_other_shapes_do_not_add():
 
 # --- what a solver asks, of whatever holds the data ---
 
-IMPLEMENTATIONS = {"gram": GramStatistics.from_arrays, "rows": RowStatistics.from_arrays}
+
+def in_chunks(X, Y, *args, **options):
+    """On a Dask array of ragged chunks, one of which is empty."""
+    cuts = (1, len(X) // 3, 0, len(X) - 1 - len(X) // 3)
+    return DaskStatistics.from_arrays(da.from_array(X, chunks=(cuts, *X.shape[1:])), Y, *args, **options)
+
+
+IMPLEMENTATIONS = {"gram": GramStatistics.from_arrays, "rows": RowStatistics.from_arrays, "dask": in_chunks}
 
 
 @pytest.fixture(params=[*IMPLEMENTATIONS, "rows without C"])
@@ -343,7 +353,9 @@ def gathered(request, monkeypatch):
     """Each implementation's constructor, with blocks of few rows."""
     monkeypatch.setattr(row_module, "BLOCK_BYTES", 400)
     monkeypatch.setattr(row_module, "CROSS_SHARE", 0.0 if request.param == "rows without C" else 100.0)
-    return IMPLEMENTATIONS[request.param.removesuffix(" without C")]
+    monkeypatch.setattr(dask_module, "CHUNK_BYTES", 1)
+    with dask.config.set(scheduler="synchronous"):
+        yield IMPLEMENTATIONS[request.param.removesuffix(" without C")]
 
 
 def centre_all(X, Y, weight, center):
@@ -411,6 +423,25 @@ def test_products_with_large_means(gathered, offset):
     assert_allclose(stats.gram_dot(U), x.T @ (x @ U) / 60, atol=1e-9 * size)
     assert_allclose(stats.cross_t_dot(U), y.T @ (x @ U) / 60, atol=1e-8 * np.abs(y.T @ (x @ U)).max() / 60)
     assert_allclose(stats.x_square(), (x**2).mean(axis=0), rtol=1e-8)
+
+
+def test_float32_with_means_beyond_its_precision(gathered):
+    """Rows stay float32, in which a mean of 2**23 and a half has no place: what is left of it is taken into account."""
+    rng = np.random.default_rng(0)
+    X, Y = (2**23 + rng.integers(-8, 8, (60, 3, 2))).astype(np.float32), rng.normal(size=(60, 2))
+    x, y, _ = centre_all(X.astype(float), Y, None, True)
+    stats, coef = gathered(X, Y), coefficient((3, 2), (2,))
+    U, V = coef.x_side(), coef.y_side()
+    exact = GramStatistics.from_arrays(X, Y)
+    for found, known in (
+        (stats.as_gram().gram, x.T @ x / 60),
+        (stats.gram_dot(U), x.T @ (x @ U) / 60),
+        (stats.x_square(), (x**2).mean(axis=0)),
+        (stats.moments(U, [2])[0][0], U.T @ x.T @ x @ U / 60),
+        (stats.residual(coef).cross_dot(V), x.T @ (y - x @ U @ V.T) @ V / 60),
+        *zip(stats.tangent(coef), exact.tangent(coef), strict=True),
+    ):
+        assert_allclose(found, known, rtol=1e-5, atol=1e-5 * np.abs(known).max())
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, -1e5 / 7])

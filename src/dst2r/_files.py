@@ -37,7 +37,10 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[
         ours = error.filename is None or temporary is None or str(error.filename).startswith(str(temporary))
         if not ours or isinstance(error, FileExistsError):
             raise
-        raise OSError(error.errno, f"cannot be written ({error.strerror or error})", str(path)) from error
+        detail = str(error.strerror or error)
+        if "\n" in detail and error.errno:  # HDF5 tells a story
+            detail = os.strerror(error.errno)
+        raise OSError(error.errno, f"cannot be written ({detail})", str(path)) from error
     finally:
         if temporary is not None:
             _remove(temporary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -110,13 +111,36 @@ def _is_dask(array: Any) -> bool:
 
 def _write_npy(path: Path, array: Any) -> None:
     array = _numbers(array)
-    if _is_dask(array):
-        target = npy.open_memmap(path, mode="w+", dtype=array.dtype, shape=array.shape)
-        need("dask.array", "writing blocks").store(array, target, lock=False)
-        target.flush()
+    if _is_dask(array) and array.ndim:
+        whole = array.rechunk(dict.fromkeys(range(1, array.ndim), -1))
+        need("dask.array", "writing blocks").store(whole, Rows(path, whole.shape, whole.dtype), lock=False)
         return
     with path.open("wb") as file:
         npy.write_array(file, np.asarray(array), allow_pickle=False)
+
+
+class Rows:
+    """Rows of an ``.npy`` file, written rather than mapped: on a full disk a mapping would end the process.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file that gets its header now.
+    shape, dtype
+        Of the whole array.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.path, self.dtype, self.width = path, dtype, dtype.itemsize * math.prod(shape[1:])
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            npy.write_array_header_1_0(file, header)
+            self.offset = file.tell()
+
+    def __setitem__(self, key: tuple[slice, ...], block: Any) -> None:
+        with self.path.open("r+b") as file:
+            file.seek(self.offset + key[0].start * self.width)
+            file.write(np.ascontiguousarray(block, self.dtype).tobytes())
 
 
 def _write_npz(path: Path, array: Any) -> None:

@@ -53,6 +53,8 @@ def choose(
         return GramStatistics
     if rows <= memory:
         return DaskStatistics if lazy else RowStatistics
+    if gram <= memory:  # slower than rows would be, but they are too many
+        return GramStatistics
     raise MemoryError(
         f"A fit of {n} samples of {n_x} predictor and {n_y} response entries needs about {gram / 1e9:.3g} GB as second "
         f"moments or {rows / 1e9:.3g} GB as rows beyond X itself, and {memory / 1e9:.3g} GB are free: give fewer or "

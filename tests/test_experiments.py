@@ -120,6 +120,19 @@ def test_tables_are_the_papers():
         assert printed(design, "cp_ridge") is None
         assert printed(replace(design, y_shape=(5, 5)), "dst2r") is None
     assert printed(TABLE1.designs[3], "env").fpr == 1.0
+    # Sums over the six settings of error, its standard error, TPR and FPR, taken from the paper's source by a script.
+    sums = {
+        "sparse_ols": (332.51, 11.02, 5.76, 0.365),
+        "store": (19.59, 0.74, 6.0, 0.0),
+        "env": (44.22, 0.79, 6.0, 1.0),
+        "holrr": (29.87, 0.76, 6.0, 6.0),
+        "dst2r": (7.34, 0.6, 6.0, 0.0),
+    }
+    for method, expected in sums.items():
+        lines = [printed(design, method) for design in TABLE1.designs + TABLE2.designs]
+        assert [sum(getattr(x, name) for x in lines) for name in ("error", "se", "tpr", "fpr")] == pytest.approx(
+            expected
+        )
     told = tell(TABLE1, fabricate(TABLE1, lambda *_: 1.0, repeats=1))
     assert "of 1 data set;" in told.text[0]
     rates = dict(told.grids[1].rows)["Sparse OLS"]
@@ -285,6 +298,9 @@ def test_losses_are_said_plainly():
     assert "STORE has the least error in 1 of 27 settings." in lines
     assert "DST2R loses in 1 settings." in lines or "DST2R loses in 1 setting." in lines
     assert re.search(r"Loses at SNR 0.1, R = 5, 50 % zeros: 2\.0\d times the error of STORE\.$", lines[-1])
+    noise = (0.3, 1.9, 5.0)  # better on the whole, but not on every data set
+    lines = results_module.landscape_words(fabricate(LANDSCAPE, error))
+    assert re.search(r"1\.\d\d times the error of STORE, within two standard errors of a draw\.$", lines[-1])
 
 
 def test_step_sizes_are_told_with_what_was_cut_short():

@@ -606,6 +606,20 @@ def test_store_criterion(data):
     )
 
 
+@pytest.mark.filterwarnings("ignore:STORE stopped:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(4))
+def test_store_never_goes_up(seed):
+    """Every update is the best one, given all else."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((30, 3)), rng.standard_normal((30, 4, 5))
+    losses = [
+        half_mean_square(X, Y, STORE(3, 0.5, n_restarts=1, max_iter=k, random_state=seed).fit(X, Y).coef_)
+        for k in range(1, 9)
+    ]
+    assert np.diff(losses).max() <= 1e-12
+    assert losses[-1] < losses[0]
+
+
 def test_store_says_when_it_has_not_converged(rng):
     with pytest.warns(ConvergenceWarning, match="max_iter=1 sweeps"):
         STORE(3, 0.5, max_iter=1, random_state=0).fit(rng.standard_normal((50, 3)), rng.standard_normal((50, 5, 5)))
@@ -697,6 +711,37 @@ def test_envelope_direction_is_the_best_one(rng):
         angles = np.linspace(0, np.pi, 2001)
         best = min(objective(np.array([np.cos(a), np.sin(a)])) for a in angles)
         assert objective(model.basis_[0][:, 0]) < best + 1e-6
+
+
+@pytest.mark.parametrize(("predictors", "other_mode"), [(2, ()), (30, ()), (2, (5,)), (2, (12,))])
+def test_envelope_criterion(predictors, other_mode, rng):
+    """The cost of the second of two directions, found where it no longer pays; deviations of noise by simulation."""
+    n = 100
+    X = rng.standard_normal((n, predictors))
+    Y = X[:, :2] @ rng.standard_normal((2, 2)) + rng.standard_normal((n, 2)) @ rng.standard_normal((2, 2))
+    if other_mode:  # only one of its entries moves, the others are noise of the same covariance
+        Y = np.stack([Y, *(rng.standard_normal((other_mode[0] - 1, n, 2)) @ np.cov(Y.T))], axis=2)
+
+    def dimension(constant):
+        return TensorEnvelope(bic_constant=constant).fit(X, Y).dims_[0]
+
+    # The last direction's objective is a ratio of variances: of the residuals, and of the responses.
+    first = TensorEnvelope((1, *other_mode)).fit(X, Y).basis_[0][:, 0]
+    last = np.array([-first[1], first[0]])
+    residual = Y - LinearRegression().fit(X, Y.reshape(n, -1)).predict(X).reshape(Y.shape)
+    free, size = n - predictors - 1, Y[0, 0].size
+    other = TensorEnvelope((2, *other_mode)).fit(X, Y).covariances_[1] if other_mode else np.eye(1)
+
+    def spread(values, divisor):
+        along = np.tensordot(values - values.mean(axis=0), last, (1, 0)).reshape(n, -1)
+        return np.einsum("ia,ab,ib->", along, np.linalg.inv(other), along) / (divisor * size)
+
+    gain = -np.log(spread(residual, free) / spread(Y, n))
+    noise = rng.chisquare(free * size, 400_000)
+    all_noise = (noise + rng.chisquare((n - free) * size, 400_000)) / n
+    cost = max(1.0, np.std(n * np.log(noise / free / all_noise))) * np.log(n) / n
+    assert gain > 0
+    assert [dimension(factor * gain / cost) for factor in (0.93, 1.07)] == [2, 1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -954,6 +999,18 @@ def test_cp_ridge_cross_validation(data):
             for train, test in KFold(3).split(data.X)
         )
         assert_allclose(criterion, error / 2, rtol=1e-3)
+
+
+def test_cp_ridge_bic(data):
+    """From rows; degrees of freedom shrink like the coefficient of a ridge does on the principal axes of X."""
+    model = CPRidge((1, 2), cv=None, random_state=0).fit(data.X, data.Y)
+    eigenvalues = np.linalg.eigvalsh(np.cov(data.X.reshape(60, -1).T, bias=True))
+    expected = []
+    for rank, l2, _ in model.path_:
+        fit = CPRidge(rank, l2, random_state=0).fit(data.X, data.Y)
+        free = rank * (3 + 2 + 2 + 3 - 3) * np.mean(eigenvalues / (eigenvalues + l2))
+        expected.append(360 * np.log(half_mean_square(data.X, data.Y, fit.coef_)) + np.log(360) * free)
+    assert_allclose(np.diff([value for *_, value in model.path_]), np.diff(expected), rtol=1e-3, atol=0.05)
 
 
 def test_cp_ridge_helps_where_samples_are_few():

@@ -24,6 +24,9 @@ import dst2r
 typer_testing = pytest.importorskip("typer.testing")
 pytest.importorskip("matplotlib")
 
+from matplotlib.figure import Figure  # noqa: E402
+
+from dst2r.baselines import SparseOLS, TensorEnvelope  # noqa: E402
 from dst2r.cli import app as app_module  # noqa: E402
 from dst2r.cli import reproduce  # noqa: E402
 from dst2r.experiments import (  # noqa: E402
@@ -34,6 +37,7 @@ from dst2r.experiments import (  # noqa: E402
     runner,
 )
 from dst2r.experiments import results as results_module  # noqa: E402
+from dst2r.experiments.figures import plain_ticks  # noqa: E402
 from dst2r.experiments.methods import METHODS, score  # noqa: E402
 from dst2r.experiments.pages import Entry, Grid, Section, to_html, to_markdown  # noqa: E402
 from dst2r.experiments.results import Results, implied_sigma, table_verdicts  # noqa: E402
@@ -116,6 +120,23 @@ def test_tables_are_the_papers():
         assert printed(design, "cp_ridge") is None
         assert printed(replace(design, y_shape=(5, 5)), "dst2r") is None
     assert printed(TABLE1.designs[3], "env").fpr == 1.0
+    # Sums over the six settings of error, its standard error, TPR and FPR, taken from the paper's source by a script.
+    sums = {
+        "sparse_ols": (332.51, 11.02, 5.76, 0.365),
+        "store": (19.59, 0.74, 6.0, 0.0),
+        "env": (44.22, 0.79, 6.0, 1.0),
+        "holrr": (29.87, 0.76, 6.0, 6.0),
+        "dst2r": (7.34, 0.6, 6.0, 0.0),
+    }
+    for method, expected in sums.items():
+        lines = [printed(design, method) for design in TABLE1.designs + TABLE2.designs]
+        assert [sum(getattr(x, name) for x in lines) for name in ("error", "se", "tpr", "fpr")] == pytest.approx(
+            expected
+        )
+    told = tell(TABLE1, fabricate(TABLE1, lambda *_: 1.0, repeats=1))
+    assert "of 1 data set;" in told.text[0]
+    rates = dict(told.grids[1].rows)["Sparse OLS"]
+    assert [entry.note for entry in rates[1:3]] == ["paper 0.99 / 0.13", "paper 0.91 / 0.005"]
     assert printed(TABLE2.designs[1], "store").error == 3.19
 
 
@@ -168,6 +189,16 @@ def test_references():
     power = np.mean(distributions.norm.sf(cut - z) + distributions.norm.cdf(-cut - z))
     assert 0.1 < power < 0.9
     assert oracle.ideal_tpr_ == pytest.approx(power, rel=1e-6)
+
+
+def test_competitors_get_the_better_of_their_rules():
+    """Sparse OLS by cross-validation and not by BIC; the envelope by BIC and not of the true dimensions."""
+    design = Design((4, 4), (4, 4), rank=4, zeros=0.2, n_samples=150, noise=None, snr=0.2, normalize=True)
+    for repeat in range(3):
+        data = design.draw(repeat)
+        for name, other in (("sparse_ols", SparseOLS()), ("env", TensorEnvelope((4, 4)))):
+            chosen = METHODS[name].build(data, 0)
+            assert score(chosen.fit(data.X, data.Y), data)["error"] < score(other.fit(data.X, data.Y), data)["error"]
 
 
 def test_scores():
@@ -267,6 +298,9 @@ def test_losses_are_said_plainly():
     assert "STORE has the least error in 1 of 27 settings." in lines
     assert "DST2R loses in 1 settings." in lines or "DST2R loses in 1 setting." in lines
     assert re.search(r"Loses at SNR 0.1, R = 5, 50 % zeros: 2\.0\d times the error of STORE\.$", lines[-1])
+    noise = (0.3, 1.9, 5.0)  # better on the whole, but not on every data set
+    lines = results_module.landscape_words(fabricate(LANDSCAPE, error))
+    assert re.search(r"1\.\d\d times the error of STORE, within two standard errors of a draw\.$", lines[-1])
 
 
 def test_step_sizes_are_told_with_what_was_cut_short():
@@ -303,6 +337,17 @@ def test_everything_is_told_with_pictures(name):
     page = to_html("Title", [section])
     assert "http" not in re.sub(r'src="data:[^"]*"', "", page)
     assert to_markdown("Title", [section]).startswith("# Title\n")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.45, 0.65), (0.98, 1.04), (0.3, 60.0), (1e-3, 400.0)])
+def test_logarithmic_axes_have_plain_numbers(low, high):
+    ax = Figure().subplots()
+    ax.set(xscale="log", xlim=(low, high))
+    plain_ticks(ax.xaxis)
+    labels = [text.get_text() for text in ax.get_xticklabels()]
+    assert 3 <= len(labels) <= 9
+    assert all(low <= float(label) <= high for label in labels)
+    assert ax.get_xlim() == (low, high)
 
 
 def test_pages_escape_and_mark():
@@ -382,6 +427,12 @@ def test_a_cell_can_be_made_again_by_hand(tiny_run):
     )
     model = dst2r.DST2R(2).fit(data.X, data.Y)
     assert row["error"] == pytest.approx(np.linalg.norm(model.coef_ - data.coef), rel=1e-9)
+
+
+def test_words_and_pictures_do_not_make_another_version():
+    """A name that has moved would let every change of a picture throw results away."""
+    root = Path(dst2r.__file__).parent
+    assert all((root / name).exists() for name in runner.TELLING)
 
 
 def test_a_broken_cell_is_made_again_and_other_runs_are_refused(tiny_run):

@@ -14,6 +14,7 @@ from dst2r.experiments.results import Results, step_size_curve
 from dst2r.experiments.settings import Design, printed
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 OURS, PAPER, OTHER, INK = "#1f4e79", "#ef9b45", "#8a97a5", "0.15"
@@ -41,6 +42,17 @@ def _new(n_rows: int, n_columns: int, size: tuple[float, float]) -> tuple[Figure
     return figure, axes
 
 
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis in plain numbers, at least three of them."""
+    low, high = axis.get_view_interval()
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), np.arange(1, 10, 0.5), np.arange(1, 10, 0.1)):
+        ticks = [step * 10.0**k for k in range(-9, 10) for step in steps if low <= step * 10.0**k <= high]
+        if len(ticks) >= 3:
+            break
+    axis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
 def draw_errors(results: Results) -> Figure:
     """Errors of all methods, one panel for each setting, with the paper's figure beside ours."""
     n_columns = 2
@@ -56,6 +68,7 @@ def draw_errors(results: Results) -> Figure:
             if (paper := printed(design, method)) is not None and method != "env_p":
                 ax.plot(paper.error, place, "D", mfc="none", mec=PAPER, mew=1.6, ms=7)
         ax.set_xscale("log")
+        plain_ticks(ax.xaxis)
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
         ax.set_title(design.label, loc="left", fontsize=11, color=INK)
@@ -92,6 +105,7 @@ def draw_step_sizes(results: Results) -> Figure:
         ax.set_title(title, loc="left", fontsize=11, color=INK)
         if measure == "error":
             ax.set_yscale("log")
+            plain_ticks(ax.yaxis)
         else:
             ax.set_ylim(0, 1.02)
         ax.grid(color="0.92")
@@ -140,9 +154,7 @@ def draw_growth(results: Results) -> Figure:
         ax.plot(ranks, ratios, marker=marker, color=colour, label=METHODS[method].label)
     ax.axhline(1.0, color=INK, lw=0.8, ls=":")
     ax.set_yscale("log")
-    ticks = [t for t in (1, 1.5, 2, 3, 5, 10, 20, 50) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
-    ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
-    ax.minorticks_off()
+    plain_ticks(ax.yaxis)
     ax.set_xticks(ranks)
     ax.set_xlabel("rank R")
     ax.set_ylabel("error / oracle's")

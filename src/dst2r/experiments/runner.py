@@ -30,7 +30,7 @@ Row = dict[str, Any]
 TELLING = (
     "cli/",
     "report/",
-    "plotting.py",
+    "plotting/",
     "experiments/story.py",
     "experiments/pages.py",
     "experiments/figures.py",

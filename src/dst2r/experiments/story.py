@@ -46,7 +46,7 @@ def tell_table(experiment: Experiment, results: Results) -> Section:
         text=[
             f"n = {results.designs[0].n_samples}, entries of X 0 or 1 with equal probability, "
             f"{'unit-norm' if results.designs[0].normalize else 'raw normal'} factors, {results.designs[0].level}. "
-            f"Mean (standard error) of {n} data sets; “paper” is what the paper prints. "
+            f"Mean (standard error) of {_data_sets(n)}; “paper” is what the paper prints. "
             "The oracle knows which entries are zero. † is a test of each entry that knows all others, at a false "
             f"positive rate of {IDEAL_FPR:g}: no selection can be expected to find more at this noise."
         ],
@@ -72,6 +72,10 @@ def tell_table(experiment: Experiment, results: Results) -> Section:
     )
 
 
+def _data_sets(n: int) -> str:
+    return f"{n} data set{'s' * (n > 1)}"
+
+
 def _verdicts(results: Results) -> list[Verdict]:
     return table_verdicts(results) if {"dst2r", "printed"} <= set(results.methods) else []
 
@@ -90,9 +94,9 @@ def tell_step_sizes(experiment: Experiment, results: Results) -> Section:
         experiment.title,
         text=[
             f"{design.label}, {design.level}, {'unit-norm' if design.normalize else 'raw normal'} factors, "
-            f"mean of {n} data sets. Sparsity coverage is the share of the zero entries of the factors that are found. "
-            "The paper does not tell its rank; 2 is ours. Its numbers are lost with its figure; its text says that "
-            "the error rises with ε and that the coverage rises, its caption that both fall."
+            f"mean of {_data_sets(n)}. Sparsity coverage is the share of the zero entries of the factors that are "
+            "found. The paper does not tell its rank; 2 is ours. Its numbers are lost with its figure; its text says "
+            "that the error rises with ε and that the coverage rises, its caption that both fall."
         ],
         points=step_size_words(results),
         pictures=[as_picture(experiment.name, "Error and sparsity coverage against ε.", draw_step_sizes(results))],
@@ -107,7 +111,7 @@ def tell_landscape(experiment: Experiment, results: Results) -> Section:
         experiment.title,
         text=[
             f"Unit-norm factors, 8×8×8 predictors, 4×4×4 responses, n = {results.designs[0].n_samples}; geometric "
-            f"means of {n} data sets. Rows: rank and zeros. 1 is the error of the oracle, least squares that knows "
+            f"means of {_data_sets(n)}. Rows: rank and zeros. 1 is the error of the oracle, least squares that knows "
             "which entries are zero."
         ],
         points=landscape_words(results),
@@ -227,8 +231,12 @@ def _rates(s: Summary, paper: Printed | None) -> Entry:
     if s.method == "oracle":
         return Entry(f"{s.mean['ideal_tpr']:.3f} / {IDEAL_FPR:.3f} †")
     tpr, fpr = s.rates()
-    note = "" if paper is None else f"paper {paper.tpr:.2f} / {paper.fpr:.2f}"
+    note = "" if paper is None else f"paper {_rate(paper.tpr)} / {_rate(paper.fpr)}"
     return Entry(f"{tpr:.3f} / {fpr:.3f}{MARKS[s.scored]}", note)
+
+
+def _rate(rate: float) -> str:
+    return max(f"{rate:.2f}", f"{rate:g}", key=len)
 
 
 def _rates_of(kind: str, s: Summary, paper: Printed | None) -> Entry:

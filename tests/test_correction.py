@@ -570,6 +570,16 @@ def test_pick_sets_the_penalty_of_the_correction():
     assert_allclose(growth.fits[0].coef.to_tensor(), lasso, atol=1e-5 * np.abs(lasso).max())
 
 
+def test_the_penalty_never_rises_from_component_to_component():
+    """A later path, stopped early, would ask for more: what the first components gave up they cannot take back."""
+    data = planted((4, 3), (3,), rank=2, seed=15)
+    stats, points = GramStatistics.from_arrays(data.X, data.Y), iter([True, False])
+    growth = grow(stats, 2, Recipe(), pick=lambda path: len(path) - 1 if next(points) else 0, nested=True)
+    first, second = growth.paths
+    assert second.l1[0] > first.l1[-1]
+    assert_allclose(growth.l1, first.l1[-1])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_restart_never_worsens_and_leaves_a_poor_point(seed):
     data = planted((4, 3), (3,), rank=2, seed=16)

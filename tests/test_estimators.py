@@ -3,6 +3,7 @@
 import io
 import re
 import warnings
+from itertools import pairwise
 
 import joblib
 import numpy as np
@@ -680,6 +681,17 @@ def test_partitions_read_once_give_what_separate_accumulation_gives():
     once = DST2RCV((1, 2), cv=splits, n_l1=6).fit(X, Y, sample_weight=weight)
     apart = DST2RCV((1, 2), cv=[*splits, splits[0]], n_l1=6).fit(X, Y, sample_weight=weight)
     assert_allclose(once.cv_results_["test_loss"], apart.cv_results_["test_loss"][:4], rtol=1e-4)
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_the_path_begins_above_zero_if_one_fold_cannot_carry_a_fit_without_penalty(short):
+    """Twelve predictors need 24 samples."""
+    X, Y, _ = strong(40, (12,), (4,), noise=2.0)
+    ends = (0, 5, 10, 40 if short else 20)  # the last fold trains on 10 samples, or on 30
+    tests = [np.arange(start, end) for start, end in pairwise(ends)]
+    splits = [(np.setdiff1d(np.arange(40), test), test) for test in tests]
+    model = DST2RCV((1,), cv=splits, n_l1=5).fit(X, Y)
+    assert (model.cv_results_["l1"][0] > 0) == short
 
 
 def test_leave_one_out():

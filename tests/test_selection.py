@@ -18,6 +18,7 @@ from dst2r.selection import (
     averaged,
     exact_path,
     fold_surface,
+    joint_path,
     l1_grid,
     local_path,
     pick_at,
@@ -195,6 +196,22 @@ def test_a_component_leaves_a_local_path_whole(seed):
             some = np.array([(f != 0).any(axis=0) for f in c.factors])
             assert_array_equal(some.any(axis=0), some.all(axis=0))
             assert c.n_parameters() == n_parameters
+
+
+def test_a_path_does_not_begin_worse_than_the_fit_that_it_expands():
+    """From fits that were corrected badly or not at all the step to the local model's minimum may go astray."""
+    astray = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        stats = GramStatistics.from_arrays(rng.normal(size=(100, 4, 3)), rng.normal(size=(100, 3)))
+        coef = CPCoefficient(tuple(0.3 * rng.normal(size=(d, 2)) for d in (4, 3, 3)), 2)
+        fit = Correction(local_model(stats, coef), 0, False)
+        criterion, grid = Criterion.named("bic", stats), l1_grid(stats.kkt_start()[0], 8)
+        astray += stats.loss(local_path(fit.model, grid, criterion).relaxed[0]) > fit.model.loss
+        path = joint_path(stats, fit, 0.0, grid, criterion)
+        assert stats.loss(path.relaxed[0]) <= fit.model.loss * (1 + 1e-12)
+        assert_allclose(path.loss[0], stats.loss(path.relaxed[0]), rtol=1e-10)
+    assert astray > 3
 
 
 @pytest.mark.parametrize("seed", range(3))

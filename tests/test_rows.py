@@ -142,6 +142,26 @@ def test_a_working_set_takes_in_what_the_path_asks_for(monkeypatch, unit):
     assert np.count_nonzero(path.factors[:, :20].any(axis=0)) <= 6
 
 
+def test_the_working_set_begins_where_the_component_lies(monkeypatch):
+    data = make_tensor_regression(400, (12, 12), (3,), rank=1, sparsity=0.7, noise=0.1, normalize=True, random_state=0)
+    monkeypatch.setattr(search, "WORKING_SET", 60)
+    slices = search._promising(RowStatistics.from_arrays(data.X, data.Y))
+    for held, factor in zip(slices, data.factors, strict=False):
+        sizes = np.abs(factor[:, 0])
+        assert set(np.flatnonzero(sizes > 0.25 * sizes.max())) <= set(held)
+        assert len(held) < 12
+
+
+def test_a_working_set_that_misses_the_component_is_revised(monkeypatch):
+    data = make_tensor_regression(400, (12, 12), (3,), rank=1, sparsity=0.7, noise=0.1, normalize=True, random_state=0)
+    whole = search_component(GramStatistics.from_arrays(data.X, data.Y))
+    monkeypatch.setattr(search, "WORKING_SET", 60)
+    missed = [np.sort(np.argsort(np.abs(f[:, 0]), kind="stable")[::-1][1:8]) for f in data.factors[:2]]
+    monkeypatch.setattr(search, "_promising", lambda _: missed)  # without the largest entry of either mode
+    part = search_component(RowStatistics.from_arrays(data.X, data.Y))
+    assert part.loss[-1] < 1.05 * whole.loss[-1]  # 7.6 without a second round
+
+
 class Slices:
     """Rows that can only be sliced; keeps account of what is read at a time."""
 

@@ -382,6 +382,7 @@ def test_products(gathered, x_shape, y_shape, center, weighted):
     close(stats.cross_dot(V), wx.T @ (y @ V))
     close(stats.cross_t_dot(U), (wx.T @ y).T @ U)
     close(stats.x_square(), (w[:, None] * x**2).sum(axis=0))
+    close(stats.ridged(0.4).x_square(), (w[:, None] * x**2).sum(axis=0) + 0.4)
     close(stats.y_scale, (w[:, None] * y**2).sum())
     close(stats.as_gram().gram, wx.T @ x)
     close(stats.as_gram().cross, wx.T @ y)
@@ -408,6 +409,10 @@ def test_restricted_to_slices(gathered):
     stats = gathered(X, Y).restricted(slices)
     assert stats.x_shape == (2, 1, 2)
     assert_statistics(stats, X[:, [0, 3]][:, :, [1]], Y)
+    coef = coefficient((4, 3, 2), (2,))
+    rest = gathered(X, Y).ridged(0.7).residual(coef)
+    cut = np.ravel_multi_index(np.ix_(*slices), (4, 3, 2)).ravel()
+    assert_allclose(rest.restricted(slices).as_gram().cross, rest.as_gram().cross[cut], atol=1e-10)
     whole = gathered(X, Y).restricted([np.arange(d) for d in (4, 3, 2)])
     assert_statistics(whole, X, Y)
 

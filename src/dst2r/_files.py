@@ -37,7 +37,8 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[
         ours = error.filename is None or temporary is None or str(error.filename).startswith(str(temporary))
         if not ours or isinstance(error, FileExistsError):
             raise
-        raise OSError(error.errno, f"cannot be written ({error.strerror or error})", str(path)) from error
+        detail = " ".join(str(error.strerror or error).split())  # HDF5 needs several lines
+        raise OSError(error.errno, f"cannot be written ({detail})", str(path)) from error
     finally:
         if temporary is not None:
             _remove(temporary)

@@ -357,6 +357,7 @@ def test_a_reader_that_has_gone():
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--rank", "1:2", "--l1", "bic"),
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--rank", "1", "--seed", "3"),
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--cv", "1"),
+        ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--jobs", "0"),
         ("predict", "m.dst2r", "X.npy"),
         ("score", "m.dst2r", "X.npy"),
         ("simulate", "-o", "out", "--sparsity", "2"),

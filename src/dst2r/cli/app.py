@@ -79,7 +79,7 @@ Restarts = Annotated[int, typer.Option(min=0, help="Random starts beside the sea
 Seed = Annotated[int | None, typer.Option(min=0, help="Of random folds and restarts.")]
 Tolerance = Annotated[float, typer.Option(min=0, help="Relative accuracy of the fit.")]
 MaxIter = Annotated[int, typer.Option(min=1, help="Most correction steps at a time.")]
-Jobs = Annotated[int | None, typer.Option(help="Folds at a time.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Folds at a time.  \\[default: 1]")]
 Stats = Annotated[bool, typer.Option("--stats", help="The files hold statistics (dst2r stats), not X and Y.")]
 Table = Annotated[Path | None, typer.Option("--csv", help="Write the whole table, too.", metavar="FILE.csv")]
 

@@ -230,7 +230,11 @@ def test_groups_may_be_text(table):
     expected = dst2r.DST2RCV((1,), cv=GroupKFold(3)).fit(
         table[list("abcd")], table["age"], groups=table["site"].to_numpy()
     )
-    np.testing.assert_array_equal(dst2r.load("m.dst2r").cv_results_["test_loss"], expected.cv_results_["test_loss"])
+    np.save("site.npy", table["site"].to_numpy(dtype=str))
+    done(*args, "--groups", "site.npy", "-o", "n.dst2r")
+    for path in ("m.dst2r", "n.dst2r"):
+        np.testing.assert_array_equal(dst2r.load(path).cv_results_["test_loss"], expected.cv_results_["test_loss"])
+    args = (*args, "--force")
     np.save("short.npy", np.ones(3))
     assert "--groups has shape (3,)" in refused(*args, "--groups", "short.npy", "-o", "n.dst2r")
     assert "--weights has shape (3,)" in refused(*args, "--weights", "short.npy", "-o", "n.dst2r")

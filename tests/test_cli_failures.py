@@ -1,6 +1,7 @@
 """What can go wrong at the command line: one line that says what to do, an exit code, and nothing half-written."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_missing_files(command):
 @pytest.mark.parametrize("command", READING, ids=lambda command: command[0])
 def test_wrong_keys(command):
     np.savez("both.npz", A=DATA.X, B=DATA.Y)
-    assert "holds no 'X': write both.npz[NAME] with one of A, B" in refused(*with_files(command, x="both.npz[X]"))
+    assert "holds no 'X': write 'both.npz[NAME]' with one of A, B" in refused(*with_files(command, x="both.npz[X]"))
     assert "holds several arrays" in refused(*with_files(command, x="both.npz"))
 
 
@@ -127,6 +128,36 @@ def test_truncated_and_foreign_data(command):
     assert "cut.npy cannot be read" in refused(*with_files(command, x="cut.npy"))
     Path("it.xlsx").touch()
     assert "it.xlsx has the suffix .xlsx; arrays are read from .npy" in refused(*with_files(command, x="it.xlsx"))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array(["a", "b"]), "expected real numbers"),
+        (np.ones(3, dtype=complex), "expected real numbers"),
+        (np.float64(3.0), "is a single number"),
+    ],
+    ids=["text", "complex", "scalar"],
+)
+def test_inspecting_what_is_no_array_of_numbers(array, message):
+    np.save("bad.npy", array)
+    assert message in refused("inspect", "bad.npy")
+
+
+def test_predictors_without_a_mode():
+    np.save("vector.npy", DATA.X[:, 0, 0])
+    assert "expected a second axis" in refused("fit", "vector.npy", "Y.npy", "-o", "out.dst2r")
+    pytest.importorskip("pandas")
+    Path("table.csv").write_text("a,b\n" + "1.5,2.5\n" * 40)
+    assert "several columns" in refused("fit", "table.csv[a]", "Y.npy", "-o", "out.dst2r")
+
+
+def test_numbers_whose_squares_overflow():
+    np.save("large.npy", np.where(DATA.X > 0, 1e300, DATA.X))
+    for rank in ("1", "1:2"):
+        assert "X holds numbers so large" in refused("fit", "large.npy", "Y.npy", "--rank", rank, "-o", "out.dst2r")
+    np.save("large.npy", np.where(DATA.Y > 0, 1e300, DATA.Y))
+    assert "Y holds numbers so large" in refused("fit", "X.npy", "large.npy", "-o", "out.dst2r")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +224,27 @@ def test_folders_that_cannot_be_written(command):
 
 
 @pytest.mark.parametrize("command", WRITING, ids=NAMES)
+def test_folders_in_the_place_of_files(command):
+    """Told before any work, and whatever is in the folder is kept."""
+    place = Path(command[-1]).with_name("mine" + Path(command[-1]).suffix)
+    place.mkdir()
+    (place / "precious").touch()
+    for force in ([], ["--force"]):
+        line = refused(*command[:-1], place, *force)
+        assert "is a folder: name a file in it" in line or "is not a folder of dst2r simulate" in line
+    assert [path.name for path in place.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".h5"])
+def test_hdf5_is_not_tried_on_a_disk_that_is_full(suffix, monkeypatch):
+    """The library crashes when it cannot close its file."""
+    pytest.importorskip("h5py")
+    usage = type(shutil.disk_usage("."))
+    monkeypatch.setattr("dst2r.io.writing.shutil.disk_usage", lambda _: usage(10**6, 10**6 - 1000, 1000))
+    assert "No space left on device): make room" in refused("predict", "m.dst2r", "X.npy", "-o", f"out{suffix}")
+
+
+@pytest.mark.parametrize("command", WRITING, ids=NAMES)
 def test_a_full_disk(command, monkeypatch):
     """The device reports that it is full when the file is flushed, as network disks do."""
 
@@ -203,7 +255,8 @@ def test_a_full_disk(command, monkeypatch):
     monkeypatch.setattr("dst2r._files._flush", full)
     monkeypatch.setattr("dst2r.cli.simulate.np.savez", lambda *_: full(Path()))
     line = refused(*command)
-    assert "No space left on device" in line
+    assert line.count("cannot be written") == 1
+    assert "(No space left on device)" in line
     assert command[-1] in line
     assert "make room" in line
 
@@ -267,6 +320,22 @@ def test_an_interrupt_of_real_work():
     assert err.splitlines()[-1] == "dst2r: interrupted; nothing was written."
 
 
+def test_an_interrupt_while_libraries_load():
+    code = (
+        "import sys\n"
+        "from dst2r.cli import main\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'dst2r.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "main()"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(dst2r.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dst2r: interrupted; nothing was written.\n")
+
+
 def test_a_reader_that_has_gone():
     """As in ``dst2r inspect ... | head -1``."""
     process = shell(["inspect", "m.dst2r"])
@@ -288,6 +357,7 @@ def test_a_reader_that_has_gone():
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--rank", "1:2", "--l1", "bic"),
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--rank", "1", "--seed", "3"),
         ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--cv", "1"),
+        ("fit", "X.npy", "Y.npy", "-o", "out.dst2r", "--jobs", "0"),
         ("predict", "m.dst2r", "X.npy"),
         ("score", "m.dst2r", "X.npy"),
         ("simulate", "-o", "out", "--sparsity", "2"),
@@ -318,6 +388,9 @@ def test_usage_errors(args):
         (("score", "m.dst2r", "X.npy", "Y.npy", "--csv", "out.npy"), "tables are written to .csv"),
         (("inspect", "m.dst2r", "--table", "out"), "no suffix"),
         (("inspect", "X.npy", "--table", "out.csv"), "this is no model"),
+        (("report", "m.dst2r", "-o", "out.pdf"), "does not end in .html"),
+        (("fit", "s.dst2r", "s.dst2r", "-o", "out.dst2r"), "--stats fits statistics"),
+        (("fit", "", "Y.npy", "-o", "out.dst2r"), "name of a file is empty"),
         (("simulate", "-o", "out", "--noise", "1", "--snr", "1"), "both set the noise"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -1084,6 +1084,16 @@ def test_bad_parts_are_named():
         DST2RCV((1,)).fit_statistics([part])
     with pytest.raises(ValueError, match="same predictors and responses"):
         DST2RCV((1,)).fit_statistics([part, GramStatistics.from_arrays(X0[:, :3], Y0)])
+    for model in (DST2R(), DST2RCV((1,))):
+        with pytest.raises(TypeError, match=r"got a ndarray; expected statistics"):
+            model.fit_statistics(X0)
+
+
+def test_the_whole_shape_of_predictors_is_told():
+    model = DST2R().fit(np.ones((20, 4, 3)), np.arange(20.0))
+    for method in (model.predict, model.transform):
+        with pytest.raises(ValueError, match=r"samples of shape \(3, 4\), but DST2R was fitted on \(4, 3\)"):
+            method(np.ones((20, 3, 4)))
 
 
 def test_default_ranks_suit_a_shape_that_carries_only_one():

@@ -117,6 +117,12 @@ def test_dask_arrays_are_written(suffix, tmp_path):
     same(np.asarray(open_array(tmp_path / f"it{suffix}")), MATRIX)
 
 
+def test_xarray_opens_what_is_written_to_zarr(tmp_path, recwarn):
+    write_array(tmp_path / "it.zarr", NAMED)
+    xr.testing.assert_identical(xr.open_zarr(tmp_path / "it.zarr")[NAMED.name].compute(), NAMED)
+    assert not recwarn.list
+
+
 def test_every_suffix_that_is_written_is_read():
     from dst2r.io.reading import READERS
     from dst2r.io.writing import WRITERS
@@ -137,8 +143,8 @@ def test_keys(tmp_path):
     np.savez(tmp_path / "it.npz", X=CUBE, Y=MATRIX)
     same(open_array(f"{tmp_path}/it.npz[X]"), CUBE)
     same(open_array(f"{tmp_path}/it.npz[Y]"), MATRIX)
-    assert "holds several arrays: write it.npz[NAME] with one of X, Y" in refused(tmp_path / "it.npz")
-    assert "holds no 'Z': write it.npz[NAME] with one of X, Y" in refused(f"{tmp_path}/it.npz[Z]")
+    assert "holds several arrays: write 'it.npz[NAME]' with one of X, Y" in refused(tmp_path / "it.npz")
+    assert "holds no 'Z': write 'it.npz[NAME]' with one of X, Y" in refused(f"{tmp_path}/it.npz[Z]")
     np.save(tmp_path / "it.npy", CUBE)
     assert "leave out [X]" in refused(f"{tmp_path}/it.npy[X]")
 
@@ -189,7 +195,7 @@ def test_matlab_5(tmp_path):
     scipy_io.savemat(tmp_path / "it.mat", {"X": CUBE, "s": "text", "c": np.array([[1, "a"]], dtype=object)})
     same(open_array(tmp_path / "it.mat"), CUBE)
     assert open_array(tmp_path / "it.mat").flags.c_contiguous
-    assert "holds no 's': write it.mat[NAME] with one of X" in refused(f"{tmp_path}/it.mat[s]")
+    assert "holds no 's': write 'it.mat[NAME]' with one of X" in refused(f"{tmp_path}/it.mat[s]")
 
 
 @pytest.mark.parametrize("lazy", [True, False])

@@ -1,6 +1,10 @@
 """The search against its transcription on rows, against the Lasso, and against what the paper's theory says."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import naive
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import lasso_path
 
+import dst2r
 from dst2r.search import AUTO_STEP, MAX_STEPS, search
 from dst2r.simulation import make_tensor_regression
 from dst2r.statistics import GramStatistics
@@ -492,3 +497,19 @@ def test_starts_are_as_many_as_there_are():
     rng = np.random.default_rng(0)
     stats = GramStatistics.from_arrays(rng.normal(size=(50, 1)), rng.normal(size=50))
     assert_array_equal(search(stats, n_starts=8).factors, search(stats).factors)
+
+
+def test_kernels_compile_where_nothing_can_be_kept_on_disk():
+    """As in a read-only container without a home."""
+    code = (
+        "import numpy as np\n"
+        "from numba.core.caching import CompileResultCacheImpl\n"
+        "CompileResultCacheImpl._locator_classes = []\n"
+        "from dst2r._kernels import add_scaled\n"
+        "out = np.ones(2)\n"
+        "add_scaled(out, 2.0, np.array([1.0, 3.0]))\n"
+        "print(out.tolist(), len(add_scaled.stats.cache_path or ''))"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(dst2r.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "[3.0, 7.0] 0\n", done.stderr

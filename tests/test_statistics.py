@@ -334,6 +334,16 @@ def test_statistics_of_other_shapes_do_not_add():
     for x_shape, y_shape in (((2, 2), (2,)), ((4,), (1, 2)), ((5,), (2,))):
         with pytest.raises(ValueError, match="cannot be added"):
             one + GramStatistics.from_arrays(*rows(9, x_shape, y_shape))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        one + np.ones(4)
+
+
+@pytest.mark.parametrize("name", ["X", "Y"])
+def test_squares_that_overflow_are_told(name):
+    X, Y = rows(9, (4,), (2,))
+    (X if name == "X" else Y)[3, 1] = 1e200
+    with pytest.raises(ValueError, match=f"{name} holds numbers so large"):
+        GramStatistics.from_arrays(X, Y)
 
 
 # --- what a solver asks, of whatever holds the data ---

@@ -7,7 +7,8 @@ unit l1 norm. A *side*, predictor or response, keeps its factors one after the o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -59,7 +60,15 @@ class Scratch(NamedTuple):
 WEIGHT, UGU, VV, UCV = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True)
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile on the first call, and keep the machine code on disk if there is a folder that can be written."""
+    try:
+        return njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # as in a container that is read-only
+        return njit(nogil=True)(function)
+
+
+@compiled
 def outer_of_others(side, offset, stride, skip, also_skip, index, value):  # type: ignore[no-untyped-def]
     """Write the non-zeros of the outer product of all factors but two to ``index, value``; return how many.
 
@@ -84,7 +93,7 @@ def outer_of_others(side, offset, stride, skip, also_skip, index, value):  # typ
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mode_gradients(residual, side, offset, stride, scratch):  # type: ignore[no-untyped-def]
     """Contract ``residual`` with all factors but one, for each mode; laid out as ``side``."""
     gradient = np.empty(side.size)
@@ -99,7 +108,7 @@ def mode_gradients(residual, side, offset, stride, scratch):  # type: ignore[no-
     return gradient
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_backward(side, weight, gradient, curvature, step, l1, slack):  # type: ignore[no-untyped-def]
     """Shrink the non-zero entry that lowers the penalised loss most, if by more than ``slack``.
 
@@ -117,7 +126,7 @@ def best_backward(side, weight, gradient, curvature, step, l1, slack):  # type: 
     return entry, move, change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_forward(gradient, curvature, step):  # type: ignore[no-untyped-def]
     """Move the entry, of all, that lowers the loss most; entry -1 if a step lowers it nowhere."""
     entry, move, change = -1, 0.0, 0.0
@@ -128,14 +137,14 @@ def best_forward(gradient, curvature, step):  # type: ignore[no-untyped-def]
     return entry, move, change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_move(side, weight, gradient, curvature, step, l1, slack):  # type: ignore[no-untyped-def]
     """Choose a phase's move: backward if that pays, else forward."""
     found = best_backward(side, weight, gradient, curvature, step, l1, slack)
     return found if found[0] >= 0 else best_forward(gradient, curvature, step)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mode_of(entry, offset):  # type: ignore[no-untyped-def]
     """Mode to which an entry of a side belongs."""
     mode = 0
@@ -144,7 +153,7 @@ def mode_of(entry, offset):  # type: ignore[no-untyped-def]
     return mode
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move_entry(side, start, stop, entry, move, weight):  # type: ignore[no-untyped-def]
     """Add ``move`` to ``weight * side[entry]``; return the new weight. The factor keeps unit l1 norm."""
     value = weight * side[entry] + move
@@ -161,7 +170,7 @@ def move_entry(side, start, stop, entry, move, weight):  # type: ignore[no-untyp
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def new_weight(side, start, stop, entry, move, weight):  # type: ignore[no-untyped-def]
     """Weight that :func:`move_entry` will return."""
     total = abs(weight * side[entry] + move)
@@ -171,7 +180,7 @@ def new_weight(side, start, stop, entry, move, weight):  # type: ignore[no-untyp
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def update_curvature(problem, part, scratch, mode, entry, move, weight_after):  # type: ignore[no-untyped-def]
     """Carry ``part.curvature`` over a move of ``entry`` in ``mode``; to be called before the factors move.
 
@@ -202,7 +211,7 @@ def update_curvature(problem, part, scratch, mode, entry, move, weight_after):  
             part.curvature[i] = keep * keep * part.curvature[i] + 2.0 * keep * add * cross + add * add * square
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def start_component(problem, x_entry, y_entry, part):  # type: ignore[no-untyped-def]
     """Set ``part`` to the single entry (x_entry, y_entry), signed to lower the loss; its weight is left alone."""
     part.a[:] = 0.0
@@ -232,7 +241,7 @@ def start_component(problem, x_entry, y_entry, part):  # type: ignore[no-untyped
             part.curvature[i] = problem.gram[j, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def contract(problem, part, scratch, step, l1, slack):  # type: ignore[no-untyped-def]
     """Move one predictor entry with the response side fixed (eq. 5); return whether, and the loss change."""
     numbers, offset, stride = part.numbers, problem.x_offset, problem.x_stride
@@ -270,7 +279,7 @@ def contract(problem, part, scratch, step, l1, slack):  # type: ignore[no-untype
     return True, change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def generate(problem, part, scratch, step, l1, slack):  # type: ignore[no-untyped-def]
     """Move one response entry with the predictor side fixed (eq. 6); return whether, and the loss change."""
     numbers, offset, stride = part.numbers, problem.y_offset, problem.y_stride
@@ -307,21 +316,21 @@ def generate(problem, part, scratch, step, l1, slack):  # type: ignore[no-untype
     return True, change
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_scaled(out, factor, row):  # type: ignore[no-untyped-def]
     """``out += factor * row``."""
     for i in range(out.size):
         out[i] += factor * row[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mix(out, keep, add, other):  # type: ignore[no-untyped-def]
     """``out = keep * out + add * other``."""
     for i in range(out.size):
         out[i] = keep * out[i] + add * other[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-untyped-def]
     """Alternate contract and generate from the component in ``part``; return the number of path points.
 
@@ -365,7 +374,7 @@ def stagewise(problem, part, scratch, rules, path, factors):  # type: ignore[no-
             l1 = min(l1, (-change - slack) / grown)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lasso_quadratic(hessian, gradient, theta, penalty, tol, max_sweeps):  # type: ignore[no-untyped-def]
     """Minimise ``g'(t - t0) + (t - t0)'H(t - t0)/2 + sum penalty|t|`` over t from ``theta`` = t0, in place.
 
@@ -390,7 +399,7 @@ def lasso_quadratic(hessian, gradient, theta, penalty, tol, max_sweeps):  # type
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def eliminate(covariance, theta, price):  # type: ignore[no-untyped-def]
     """Set to zero, one by one, the entry that costs least, while that costs less than ``price``; return the order.
 

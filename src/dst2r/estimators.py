@@ -334,6 +334,7 @@ class DST2R(_DST2RBase):
         stats : Statistics
             For instance ``GramStatistics.from_arrays(X, Y)``, or a sum of such parts.
         """
+        check_statistics([stats])
         self._check_parameters()
         check_rank("rank", self.rank, stats)
         shapes, stats = (stats.x_shape, stats.y_shape), stats.squeezed()
@@ -467,6 +468,8 @@ class DST2RCV(_DST2RBase):
             For instance one per site, batch or subject group.
         """
         self._check_parameters()
+        parts = list(parts)
+        check_statistics(parts)
         if len(parts) < 2:
             raise ValueError(f"parts holds {len(parts)} statistics; cross-validation needs at least two.")
         folds = list(zip(leave_one_out(parts), parts, strict=True))
@@ -537,6 +540,16 @@ def component_scores(rows: NDArray[Any], *, mean: Array, scale: Array, U: Array)
     """``(rows - mean) / scale @ U`` in the precision of the rows."""
     centred = (rows - mean.astype(rows.dtype)) / scale.astype(rows.dtype)
     return centred @ U.astype(rows.dtype)
+
+
+def check_statistics(parts: Sequence[Any]) -> None:
+    """Raise if something that should be statistics is something else, such as an array."""
+    for part in parts:
+        if not isinstance(part, Statistics):
+            raise TypeError(
+                f"fit_statistics got a {type(part).__name__}; expected statistics, as of "
+                "GramStatistics.from_arrays(X, Y). Arrays are for fit."
+            )
 
 
 def check_rank(name: str, rank: Any, stats: Statistics) -> None:

@@ -151,6 +151,8 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         ``shape`` and ``modes`` are those of its result for one sample.
         """
         rows: Any = X
+        if getattr(X, "ndim", 0) > 2 and not is_xarray(X):  # scikit-learn would tell of the first mode only
+            self._check_shape(X)
         if is_xarray(X) or (self.labels_ is not None and not hasattr(self, "feature_names_in_")):
             rows = bare(as_fitted("X", X, self._names.x))
             if not is_lazy(rows):
@@ -159,11 +161,7 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
             rows = check_array(X, dtype=FLOATS, allow_nd=True, input_name="X")
         elif not is_lazy(X):  # scikit-learn counts the columns of matrices, and compares those of DataFrames
             rows = validate_data(self, X, reset=False, dtype=FLOATS, allow_nd=True)
-        if rows.shape[1:] != self._x_shape:
-            raise ValueError(
-                f"X has samples of shape {rows.shape[1:]}, but {type(self).__name__} was fitted on {self._x_shape}: "
-                "give the same modes in the same order, samples first."
-            )
+        self._check_shape(rows)
         if is_lazy(rows):
             from dst2r.statistics.dask import map_samples
 
@@ -171,6 +169,14 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
         else:
             values = function(rows.reshape(len(rows), -1)).reshape(len(rows), *shape)
         return label_rows(values, X, self._names, modes)
+
+    def _check_shape(self, X: Any) -> None:
+        """Raise unless samples have the shape of those of the fit."""
+        if X.shape[1:] != self._x_shape:
+            raise ValueError(
+                f"X has samples of shape {X.shape[1:]}, but {type(self).__name__} was fitted on {self._x_shape}: "
+                "give the same modes in the same order, samples first."
+            )
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from typing import NoReturn
 
-TERMINATED = 143  # what shells give for SIGTERM
+INTERRUPTED, TERMINATED = 130, 143  # what shells give for Ctrl-C and SIGTERM
 
 
 def main() -> None:
@@ -17,10 +17,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "²" shows "?", not a traceback
-    from dst2r.cli.app import app
-
     signal.signal(signal.SIGTERM, _terminate)
-    app()
+    try:
+        from dst2r.cli.app import app
+
+        app()
+    except KeyboardInterrupt:  # before there was a command to end
+        sys.stderr.write("dst2r: interrupted; nothing was written.\n")
+        sys.exit(INTERRUPTED)
 
 
 def _terminate(*_: object) -> NoReturn:

@@ -79,7 +79,7 @@ Restarts = Annotated[int, typer.Option(min=0, help="Random starts beside the sea
 Seed = Annotated[int | None, typer.Option(min=0, help="Of random folds and restarts.")]
 Tolerance = Annotated[float, typer.Option(min=0, help="Relative accuracy of the fit.")]
 MaxIter = Annotated[int, typer.Option(min=1, help="Most correction steps at a time.")]
-Jobs = Annotated[int | None, typer.Option(help="Folds at a time.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Folds at a time.  \\[default: 1]")]
 Stats = Annotated[bool, typer.Option("--stats", help="The files hold statistics (dst2r stats), not X and Y.")]
 Table = Annotated[Path | None, typer.Option("--csv", help="Write the whole table, too.", metavar="FILE.csv")]
 
@@ -212,7 +212,7 @@ def predict(
     """
     from dst2r.cli.output import Voice, claim, progress
 
-    claim(out, force=force)
+    claim(out, force=force, folder=out.suffix.lower() == ".zarr")
     with progress("Loading", quiet=quiet):
         from dst2r.cli.predict import run
         from dst2r.io import writer_of
@@ -338,9 +338,9 @@ def simulate(
     """
     from dst2r.cli.output import Voice, claim, fail, progress
 
-    if out.exists() and force and not (out / "simulation.json").is_file():
+    if (force or out.is_dir()) and out.exists() and not (out / "simulation.json").is_file():
         fail(f"{out} is not a folder of dst2r simulate, and is not replaced: choose another place with --out.")
-    claim(out, force=force)
+    claim(out, force=force, folder=True)
     with progress("Loading", quiet=quiet):
         from dst2r.cli.simulate import Design, run
     design = Design(samples, x_shape, y_shape, rank, sparsity, noise, snr, normalize, predictors.value, seed)
@@ -368,8 +368,10 @@ def report(
 
     Example:  dst2r report model.dst2r --data X.npy Y.npy -o report.html
     """
-    from dst2r.cli.output import Voice, claim, progress
+    from dst2r.cli.output import Voice, claim, fail, progress
 
+    if out.suffix.lower() not in (".html", ".htm"):
+        fail(f"{out} does not end in .html, by which browsers know a page: name such a file with --out.")
     claim(out, force=force)
     with progress("Loading", quiet=quiet):
         from dst2r.cli.report import run
@@ -438,13 +440,13 @@ def reproduce(
 ) -> None:
     """Repeat the paper's experiments, our figures beside the printed ones.
 
-    'landscape' goes beyond the paper: the error of every method over that of an oracle,
-    by noise, zeros and rank, and the greedy search against the corrected one. 'sweep'
-    looks for the σ that gives the printed errors.
+    'landscape' goes beyond the paper: the error of every method over that of an
+    oracle, by noise, zeros and rank, and the greedy search against the corrected
+    one. 'sweep' looks for the σ that gives the printed errors.
 
-    Every finished fit is kept in DIR/cells at once: a run that was stopped, in whatever
-    way, goes on from there when the command is given again.
-    Writes tables (.csv), figures (.png, .svg) and a report (.html, .md).
+    Every finished fit is kept in DIR/cells at once: a run that was stopped, in
+    whatever way, goes on from there when the command is given again. Writes tables
+    (.csv), figures (.png, .svg) and a report (.html, .md).
 
     Example:  dst2r reproduce table1 --repeats 5 --out results
     """

@@ -122,7 +122,8 @@ def show(console: Console, choice: Choice, facts: dict[str, Any]) -> None:
         taken = "  [bold]chosen[/]" if point == facts["chosen"] else ""
         console.print(
             f"{mark} {words}: rank {point['rank']}, l1 {point['l1']:.3g}, loss {point['test_loss']:.4g}, "
-            f"{point['n_parameters']:.0f} numbers{taken}"
+            f"{point['n_parameters']:.0f} numbers (mean over folds){taken}",
+            soft_wrap=True,
         )
     if len(facts["l2_candidates"]) > 1:
         console.print(f"l2 {facts['l2']:g} of {', '.join(f'{value:g}' for value in facts['l2_candidates'])}")

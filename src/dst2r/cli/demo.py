@@ -109,10 +109,13 @@ def run(*, simulated: bool, path: Path, seed: int, quiet: bool) -> None:
     story.tell(console, story)
     tell_scores(console, story.scores)
     if caught:
-        console.print(f"[dim]{len(caught)} of the fits stopped before their last digit (ConvergenceWarning).[/]")
+        console.print(
+            f"[dim]{len(caught)} fits stopped before their last digit (ConvergenceWarning); they are usable.[/]"
+        )
     console.print(f"[dim]In Python:[/] {story.call}", soft_wrap=True)
     seconds = time.perf_counter() - start
     console.print(f"Figure: [bold]{path}[/]   [dim]({seconds:.0f} s in all)[/]", soft_wrap=True)
+    console.print("[dim]Your own data:[/] dst2r fit X.npy Y.npy -o model.dst2r")
 
 
 def load_serology() -> tuple[Array, Array, list[list[str]]]:

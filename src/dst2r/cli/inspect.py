@@ -113,6 +113,8 @@ def arrays(spec: str) -> list[dict[str, Any]]:
     found = {key: open_array(spec)} if key is not None else contents(path)
     if not found:
         raise ValueError(f"{path} holds no arrays of numbers.")
+    if isinstance(found.get(""), str):
+        raise ValueError(found[""])
     return [array_facts(path, name, array) for name, array in found.items()]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-INTERRUPTED = 130  # what shells give for Ctrl-C
+from dst2r.cli import INTERRUPTED
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -51,9 +51,16 @@ def sentence(error: Exception) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, MemoryError):
         return f"not enough memory ({text}): give fewer entries, or a machine with more."
+    return _without_advice(text)
+
+
+def _without_advice(text: str) -> str:
+    """A message without the paragraphs that scikit-learn adds."""
     if text.startswith("The feature names"):
         return " ".join(text.split())
-    first = text.splitlines()[0]  # scikit-learn adds paragraphs of general advice
+    first = text.splitlines()[0]
+    if first.startswith(("Expected 2D array, got 1D", "Expected a 2-dimensional container")):
+        return "X holds one number for each sample: expected a second axis, as of X.reshape(-1, 1), or several columns."
     if first.startswith("Input ") and ("NaN" in first or "infinity" in first):
         return f"{first.rstrip('.')}: remove or impute those samples first."
     return first
@@ -95,8 +102,10 @@ def _for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def claim(path: Path, *, force: bool, option: str = "--out") -> Path:
-    """Make sure, before any work, that a file can be written at ``path``; make its folder if need be."""
+def claim(path: Path, *, force: bool, option: str = "--out", folder: bool = False) -> Path:
+    """Make sure, before any work, that a file or ``folder`` can be written at ``path``; make its parent if need be."""
+    if path.is_dir() and not folder:
+        fail(f"{path} is a folder: name a file in it with {option}.")
     if path.exists() and not force:
         fail(f"{path} exists: replace it with --force, or choose another place with {option}.")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dst2r._files import written_whole
 from dst2r.cli.output import Voice, progress
 from dst2r.io import open_array
 from dst2r.persistence import load
@@ -26,7 +25,6 @@ def run(model_path: Path, data: tuple[str, str] | None, *, out: Path, voice: Voi
     with progress("Writing the report", quiet=voice.quiet):
         model = load(model_path)
         X, Y = (None, None) if data is None else (open_array(spec) for spec in data)
-        with written_whole(out, overwrite=True) as temporary:
-            write_report(model, temporary, X, Y)
+        write_report(model, out, X, Y)
     voice.tell("Open it with any browser:")
     voice.result(out, {"bytes": out.stat().st_size})

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dst2r._files import written_whole
-from dst2r.cli.output import INTERRUPTED, claim, fail
+from dst2r.cli import INTERRUPTED
+from dst2r.cli.output import claim, fail
 from dst2r.experiments import COMMANDS, Experiment, run_experiment
 from dst2r.experiments.pages import Entry, Grid, Section, to_html, to_markdown
 from dst2r.experiments.results import Results, cells_csv, summary_csv, times_csv
@@ -52,7 +53,7 @@ def run(
         Unit-norm factors, or raw ones; raw if not said.
     """
     experiments = choose(name, noise, snr, normalize)
-    claim(out / "cells", force=True)
+    claim(out / "cells", force=True, folder=True)
     sections = []
     for experiment in experiments:
         results = Results(compute(experiment, out, repeats, seed, jobs))
@@ -104,7 +105,7 @@ def compute(experiment: Experiment, out: Path, repeats: int, seed: int, jobs: in
     except OtherRunError as error:
         fail(f"{error}: choose another folder with --out, or remove that one.")
     except OSError as error:
-        fail(f"cannot write in {out} ({error.strerror}): choose another folder with --out.")
+        fail(f"{error.filename or out}: {error.strerror or error}; choose another folder with --out.")
     except KeyboardInterrupt:
         fail("interrupted. What is finished is kept: the same command goes on from there.", INTERRUPTED)
     sys.stderr.write(f"{experiment.name}: {len(rows)} cells after {time.perf_counter() - start:.0f} s\n")

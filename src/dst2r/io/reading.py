@@ -70,14 +70,19 @@ def open_array(spec: str | os.PathLike[str], *, lazy: bool = True, mask: str | o
     FileNotFoundError, ValueError, ImportError
         If there is no such file, it is damaged or holds no such array of real numbers, or a library is missing.
     """
+    return _open(spec, lazy, mask, "biuf")
+
+
+def _open(spec: str | os.PathLike[str], lazy: bool, mask: str | os.PathLike[str] | None, kinds: str) -> Any:
+    """What :func:`open_array` says, of other kinds of entries, too."""
     path, key = split_spec(spec)
 
     def read(path: Path) -> Any:
         return _reader(path).read(path, key, lazy) if mask is None else _read_masked(path, key, lazy, mask)
 
     array = _opened(path, read)
-    kinds = {dtype.kind for dtype in ([array.dtype] if hasattr(array, "dtype") else array.dtypes)}
-    if not kinds <= set("biuf"):
+    found = {dtype.kind for dtype in ([array.dtype] if hasattr(array, "dtype") else array.dtypes)}
+    if not found <= set(kinds):
         raise FileError(f"{os.fspath(spec)} holds {getattr(array, 'dtype', 'other')} entries; expected real numbers.")
     if array.ndim == 0:
         raise FileError(
@@ -102,7 +107,7 @@ def open_column(spec: str | os.PathLike[str]) -> Any:
     path, key = split_spec(spec)
     if path.exists() and path.suffix.lower() in TABLES:
         return _opened(path, lambda path: read_column(path, key))
-    array = np.asarray(open_array(spec))
+    array = np.asarray(_open(spec, False, None, "biufU"))
     if array.ndim != 1 and array.size == len(array):
         return array.ravel()  # MATLAB has no vectors
     return array
@@ -128,6 +133,8 @@ def contents(path: str | os.PathLike[str]) -> dict[str, Any]:
 def split_spec(spec: str | os.PathLike[str]) -> tuple[Path, str | None]:
     """Path and key of ``path[key]``; what exists under the whole name is taken by it."""
     text = os.fspath(spec)
+    if not text:
+        raise FileError("The name of a file is empty: is a variable of the shell not set?")
     match = SPEC.fullmatch(text)
     if match is None or Path(text).exists():
         return Path(text), None
@@ -151,6 +158,10 @@ def _reader(path: Path) -> Reader:
         return Reader(_read_samples, _single)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
+    if suffix == ".dst2r":
+        raise FileError(
+            f"{path} is a model or statistics, not an array: --stats fits statistics, which dst2r stats writes."
+        )
     if suffix not in READERS:
         raise FileError(
             f"{path} has {f'the suffix {suffix}' if suffix else 'no suffix'}; arrays are read from "
@@ -174,7 +185,7 @@ def choose(path: Path, key: str | None, keys: Sequence[str]) -> str:
         raise FileError(f"{path} holds no arrays of numbers.")
     shown = ", ".join(keys[:20]) + (", ..." if len(keys) > 20 else "")
     fault = "holds several arrays" if key is None else f"holds no {key!r}"
-    raise FileError(f"{path} {fault}: write {path.name}[NAME] with one of {shown}.")
+    raise FileError(f"{path} {fault}: write '{path.name}[NAME]' with one of {shown}.")
 
 
 # .npy, .npz

@@ -55,7 +55,7 @@ def read_table(path: Path, key: str | None, lazy: bool) -> Any:
         if len(values) != 1:
             raise FileError(
                 f"{path}: a table with one row for each entry has one column of values, not {', '.join(values)}: "
-                f"write {path.name}[{','.join(index)}:VALUE]."
+                f"write '{path.name}[{','.join(index)}:VALUE]'."
             )
         return _unstack(path, frame, index, values[0])
     if index:
@@ -70,7 +70,7 @@ def read_column(path: Path, key: str | None) -> Any:
     frame = _load(path)
     names = _names(path, frame, key) if key else list(frame.columns)
     if len(names) != 1:
-        raise FileError(f"{path}: expected one column, not {', '.join(map(str, names))}: write {path.name}[NAME].")
+        raise FileError(f"{path}: expected one column, not {', '.join(map(str, names))}: write '{path.name}[NAME]'.")
     return frame[names[0]].to_numpy()
 
 
@@ -128,7 +128,7 @@ def _check_numeric(path: Path, frame: Any, name: str) -> None:
     if frame[name].dtype.kind not in "biuf":
         raise FileError(
             f"{path}: column {name!r} holds text, as in {frame[name].iloc[0]!r}: name the columns to take, as in "
-            f"{path.name}[age,weight], or the one that names the samples, as in {path.name}[{name}:age,weight]."
+            f"'{path.name}[age,weight]', or the one that names the samples, as in '{path.name}[{name}:age,weight]'."
         )
 
 

@@ -6,6 +6,7 @@ import csv
 import errno
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dst2r.io.tables import SEPARATORS
 from dst2r.labels import Mode, is_xarray
 
 NAMING = {".nc", ".h5", ".hdf5", ".zarr", ".csv", ".tsv", ".parquet"}  # that keep names of modes and entries
+HDF_EXTRA = 1 << 18  # bytes of names and tables beside the numbers
 NAME = "array"  # of what has no name, in files that need one
 
 
@@ -41,7 +43,7 @@ def write_array(path: str | os.PathLike[str], array: Any, *, overwrite: bool = F
         try:
             writer(temporary, array)
         except RuntimeError as error:  # HDF5's words for a full disk
-            raise OSError(errno.EIO, str(error).splitlines()[0]) from error
+            raise OSError(errno.EIO, str(error)) from error
 
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any]], *, overwrite: bool = False) -> None:
@@ -160,7 +162,7 @@ def _write_zarr(path: Path, array: Any) -> None:
     path.unlink()  # the temporary name becomes a folder
     array = _even_chunks(array)
     if is_xarray(array) or hasattr(array, "iloc"):
-        _dataset(array).to_zarr(path, zarr_format=2, consolidated=False)  # text has no place in version 3 yet
+        _dataset(array).to_zarr(path, zarr_format=2, consolidated=True)  # text has no place in version 3 yet
     elif _is_dask(array):
         array.to_zarr(str(path))
     else:
@@ -177,6 +179,8 @@ def _even_chunks(array: Any) -> Any:
 
 
 def _write_hdf(path: Path, array: Any) -> None:
+    if shutil.disk_usage(path.parent).free < 8 * array.size + HDF_EXTRA:  # HDF5 crashes on a disk that is full
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if is_xarray(array) or hasattr(array, "iloc"):
         need("h5netcdf", f"writing {path.suffix} with names")
         _dataset(array).to_netcdf(path, engine="h5netcdf")

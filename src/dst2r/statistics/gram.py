@@ -93,9 +93,12 @@ class GramStatistics(Statistics):
                 y_sum += (w * y).sum(axis=0)
                 x *= np.sqrt(w)
                 y *= np.sqrt(w)
-            y_square += np.einsum("nq,nq->q", y, y)
-            gram += x.T @ x
-            cross += x.T @ y
+            with np.errstate(over="ignore", invalid="ignore"):  # told of below
+                y_square += np.einsum("nq,nq->q", y, y)
+                gram += x.T @ x
+                cross += x.T @ y
+        require_squares(gram.diagonal(), "X")
+        require_squares(y_square, "Y")
 
         dx, dy = x_sum / total, y_sum / total
         if center:  # sums about the shift become sums about the mean
@@ -111,6 +114,8 @@ class GramStatistics(Statistics):
 
     def __add__(self, other: GramStatistics) -> GramStatistics:
         """Statistics of two samples together: exact, associative and commutative up to rounding."""
+        if not isinstance(other, GramStatistics):
+            return NotImplemented
         if (self.x_shape, self.y_shape) != (other.x_shape, other.y_shape):
             raise ValueError(
                 f"Statistics of shapes {self.x_shape} -> {self.y_shape} and {other.x_shape} -> {other.y_shape} "
@@ -217,6 +222,15 @@ def require_finite(array: Array, name: str) -> None:
     """Raise if a number of X or Y, or a sum of them, is none."""
     if not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity: remove or impute those samples first.")
+
+
+def require_squares(squares: Array, name: str) -> None:
+    """Raise if the sum of squares of an entry of X or Y is beyond what a number can hold."""
+    if not np.isfinite(squares).all():
+        raise ValueError(
+            f"{name} holds numbers so large that their squares overflow: if they mark missing values, remove or "
+            "impute those samples first; else divide by a constant."
+        )
 
 
 def centre(block: Array, weight: Array) -> Array:

@@ -447,13 +447,17 @@ def test_interrupt_leaves_the_model_as_it_was(estimator):
     model = clone(estimator).fit(X, Y)
     before = dict(vars(model))
 
+    once = threading.Semaphore(0)  # chunks are read by several threads: a second Ctrl-C would end the tests
+
     def interrupt():
-        os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while a chunk is read
+        if once.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while a chunk is read
         time.sleep(0.2)
 
     source = Source(X[:, :, :2], interrupt).lazy((100, 140))
     for each in (model, fresh := clone(estimator)):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            once.release()
             each.fit(source, Y)
     assert vars(model) == before
     with pytest.raises(NotFittedError):

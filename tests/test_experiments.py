@@ -201,6 +201,18 @@ def test_competitors_get_the_better_of_their_rules():
             assert score(chosen.fit(data.X, data.Y), data)["error"] < score(other.fit(data.X, data.Y), data)["error"]
 
 
+def test_the_printed_method_is_not_held_back_by_its_step():
+    """With one component there is no deflation to blame: a fine search comes close to least squares."""
+    data = Design((4, 4), (4, 4), rank=1, zeros=0.5, n_samples=300, noise=None, snr=50.0, normalize=True).draw(0)
+    fine, oracle = (METHODS[name].build(data, 0).fit(data.X, data.Y) for name in ("printed", "oracle"))
+    coarse = dst2r.DST2RCV((1,), cv=5, correction="none", relax=False).fit(data.X, data.Y)
+    errors = [score(model, data)["error"] for model in (oracle, fine, coarse)]
+    assert errors[1] < 2 * errors[0]
+    assert errors[2] > 4 * errors[0]
+    scaled = METHODS["printed"].build(data, 0).fit(data.X, 1000 * data.Y)
+    np.testing.assert_allclose(scaled.coef_, 1000 * fine.coef_, rtol=1e-6)
+
+
 def test_scores():
     data = SMALL.draw(3)
     perfect = SimpleNamespace(coef_=data.coef, cp_=data.cp)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 from tensorly.cp_tensor import CPTensor
 
@@ -17,10 +18,12 @@ from dst2r.correction import least_squares, local_model
 from dst2r.cp import Array, CPCoefficient
 from dst2r.experiments.settings import EPSILONS
 from dst2r.metrics import estimation_error, relative_error, selection_rates, support_rates
+from dst2r.search import search
 from dst2r.simulation import TensorRegression
 from dst2r.statistics import GramStatistics
 
 IDEAL_FPR = 0.02
+FINE_STEP = 1 / 1000  # of a component's weight: some 2,000 steps
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,20 @@ class Oracle:
         return float(np.mean([power[mode == k].mean() for k in range(len(self.truth.factors))]))
 
 
+class AsPrinted(DST2RCV):
+    """The paper's procedure, unless told otherwise with one fine ε for all components, from the weight of the first.
+
+    The default step is made for what is corrected afterwards; without, it would cost up to 13 times the error.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *args: Any, **kwargs: Any) -> Self:
+        """Fit by cross-validation."""
+        if self.step_size == "auto":
+            stats = GramStatistics.from_arrays(np.asarray(X), np.asarray(y))
+            self.step_size = FINE_STEP * float(search(stats).weight[-1])
+        return super().fit(X, y, *args, **kwargs)
+
+
 def _rank(data: TensorRegression) -> int:
     return data.factors[0].shape[1]
 
@@ -85,7 +102,7 @@ def _response_ranks(data: TensorRegression) -> tuple[int, ...]:
 
 
 def _as_printed(data: TensorRegression, seed: int, step_size: float | str = "auto") -> DST2RCV:
-    return DST2RCV((_rank(data),), cv=5, correction="none", relax=False, step_size=step_size)
+    return AsPrinted((_rank(data),), cv=5, correction="none", relax=False, step_size=step_size)
 
 
 def _default(data: TensorRegression, seed: int, step_size: float | str = "auto") -> DST2R:
@@ -114,12 +131,16 @@ METHODS: dict[str, Method] = {
     ),
     "cp_ridge": Method(
         "CPRidge",
-        lambda data, seed: CPRidge(_rank(data), random_state=seed),
-        "true rank; ridge by 5-fold CV",
+        lambda data, seed: CPRidge(_rank(data), n_restarts=10, random_state=seed),
+        "true rank; ridge by 5-fold CV; the best of 20 starts",
     ),
     # Envelopes of full dimension are least squares.
     "ols": Method("OLS", lambda data, seed: TensorEnvelope(data.Y.shape[1:]), "nothing to choose"),
-    "printed": Method("DST2R as printed", _as_printed, "true rank; l1 by 5-fold CV; correction='none', no refit"),
+    "printed": Method(
+        "DST2R as printed",
+        _as_printed,
+        "true rank; l1 by 5-fold CV; correction='none', no refit; ε 1/1000 of the first component's weight",
+    ),
     "final": Method(
         "DST2R, corrected once", lambda data, seed: DST2R(_rank(data), correction="final"), "true rank; l1 by BIC"
     ),

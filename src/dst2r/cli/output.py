@@ -150,7 +150,7 @@ def progress(first: str, *, quiet: bool, total: int | None = None) -> Iterator[C
             bar.update(chunks, completed=done, total=of, visible=done < of)
 
         with _chunks_watched(tell):
-            yield lambda text: bar.update(task, description=text, advance=0 if total is None else 1)
+            yield lambda text: bar.update(task, description=text, advance=0 if total is None else 1, refresh=True)
 
 
 def _chunks_watched(tell: Callable[[int, int], None]) -> AbstractContextManager[None]:

@@ -447,14 +447,16 @@ def test_interrupt_leaves_the_model_as_it_was(estimator):
     model = clone(estimator).fit(X, Y)
     before = dict(vars(model))
 
-    def interrupt():
-        os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while a chunk is read
-        time.sleep(0.2)
-
-    source = Source(X[:, :, :2], interrupt).lazy((100, 140))
     for each in (model, fresh := clone(estimator)):
+        once = threading.Lock()  # chunks are read by several threads, and a second signal would end the tests
+
+        def interrupt(once=once):
+            if once.acquire(blocking=False):
+                os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C, while a chunk is read
+            time.sleep(0.2)
+
         with pytest.raises(KeyboardInterrupt):
-            each.fit(source, Y)
+            each.fit(Source(X[:, :, :2], interrupt).lazy((100, 140)), Y)
     assert vars(model) == before
     with pytest.raises(NotFittedError):
         fresh.predict(X)

@@ -884,6 +884,23 @@ def test_pure_noise_in_many_predictors_is_left_alone():
     assert np.median(sizes) <= 2
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_zero_model_can_be_chosen(seed):
+    """Pure noise: a path that knows nothing but models with components would have to choose one."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(100, 4, 3)), rng.normal(size=(100, 3))
+    model = DST2R(2, relax=False).fit(X, Y)
+    assert_allclose(model.path_.criterion[-1], 300 * np.log(model.null_loss_))
+    assert model.path_.criterion.argmin() == 19
+    assert model.rank_ == 0
+    splits = list(KFold(5).split(X))
+    chosen = DST2RCV((1, 2), cv=splits, n_l1=8).fit(X, Y)
+    mean = [np.sum((Y[test] - Y[train].mean(axis=0)) ** 2) / (2 * len(test)) for train, test in splits]
+    for row in (0, 1):
+        assert_allclose(chosen.cv_results_["test_loss"][:, row, -1], mean)
+    assert chosen.cv_results_["mean_test_loss"].min() <= np.mean(mean)
+
+
 # --- data at the border -----------------------------------------------------------------------------------------------
 
 

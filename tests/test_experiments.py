@@ -209,7 +209,8 @@ def test_the_printed_method_is_not_held_back_by_its_step():
     errors = [score(model, data)["error"] for model in (oracle, fine, coarse)]
     assert errors[1] < 2 * errors[0]
     assert errors[2] > 4 * errors[0]
-    scaled = METHODS["printed"].build(data, 0).fit(data.X, 1000 * data.Y)
+    larger = replace(data, Y=1000 * data.Y)
+    scaled = METHODS["printed"].build(larger, 0).fit(larger.X, larger.Y)
     np.testing.assert_allclose(scaled.coef_, 1000 * fine.coef_, rtol=1e-6)
 
 

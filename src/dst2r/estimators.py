@@ -493,7 +493,8 @@ class DST2RCV(_DST2RBase):
         ranks = tuple(sorted({int(rank) for rank in self.ranks if rank <= limit}))
         ridges = [float(l2) for l2 in np.atleast_1d(self.l2)]
         from_zero = all(well_posed(train.ridged(min(ridges)), max(ranks)) for train, _ in folds)
-        grid = l1_grid(scaled.kkt_start()[0], self.n_l1, from_zero=from_zero)
+        l1_max = max(stats.kkt_start()[0] for stats in (scaled, *(train for train, _ in folds)))
+        grid = l1_grid(l1_max, self.n_l1, from_zero=from_zero)
         with blas_threads(scaled):
             surfaces = [self._surface(folds, ranks, grid, l2) for l2 in ridges]
         least = [surface.loss.mean(axis=0).min() for surface in surfaces]

@@ -190,12 +190,13 @@ def joint_path(
     """Path by the local model where that can be trusted, else exact.
 
     A point can be trusted if its true loss is not worse than the model's by more than the price of one number; others
-    get an infinite criterion. If the point that the model would choose is among those, or there was no fit without
-    penalty to expand around, the path is exact. Where all points will be ``tested`` on other data, which finds the bad
-    ones, too, that point alone is looked at.
+    get an infinite criterion. From max|C| on zero is the only solution (eq. 4), which a model around another fit does
+    not know. If the point that the model would choose is among the others, or there was no fit without penalty to
+    expand around, the path is exact. Where all points will be ``tested`` on other data, which finds the bad ones, too,
+    that point alone is looked at.
     """
     if start == 0.0:
-        path = local_path(fit.model, grid, criterion)
+        path = _ending_at_zero(stats, local_path(fit.model, grid, criterion), criterion)
         if tested:
             true, supposed = stats.loss(path.relaxed[path.chosen]), float(path.loss[path.chosen])
             if supposed * math.exp(criterion.price / criterion.n_values) >= true:
@@ -212,6 +213,15 @@ def joint_path(
             return replace(path, loss=truth, criterion=np.where(off, math.inf, path.criterion))
     steps = PATH_STEPS if start == 0.0 else 10 * PATH_STEPS
     return exact_path(stats, fit.coef, start, grid, criterion, max_iter=steps)
+
+
+def _ending_at_zero(stats: Statistics, path: L1Path, criterion: Criterion) -> L1Path:
+    """With zero from ``max|C|`` on (eq. 4)."""
+    loss = 0.5 * stats.y_scale
+    for t in np.flatnonzero(path.l1 >= (1.0 - 1e-9) * stats.kkt_start()[0]):
+        path.coefs[t] = path.relaxed[t] = CPCoefficient.empty(stats.x_shape, stats.y_shape)
+        path.loss[t], path.n_parameters[t], path.criterion[t] = loss, 0, criterion(loss, 0, 0)
+    return path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +260,8 @@ def select(
             fit = refit_support(stats, fit.coef, fit.coef.ravel() != 0.0, tol=tol, max_iter=steps)
         return Selection(fit, l1, path)
     chosen = path.chosen
+    if relax and (path.n_parameters > 0).any():  # nothing could be admitted to the zero model, but all may be dropped
+        chosen = int(np.where(path.n_parameters > 0, path.criterion, math.inf).argmin())
     l1, coef, refit = float(path.l1[chosen]), path.coefs[chosen], path.relaxed[chosen]
     if not relax:
         return Selection(penalised(stats, coef, l1, tol=tol, max_iter=steps), l1, path)

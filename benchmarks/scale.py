@@ -100,14 +100,14 @@ def fit_in_memory(folder: str, rank: int) -> Found:
     return found | {"statistics": model.statistics_}
 
 
-def report_in_memory(seeds: int) -> None:
+def report_in_memory(seeds: int, threads: int | None) -> None:
     """Markdown table of both designs."""
     print("| design | data set | seconds | passes | extra MB | X, MB | error / oracle |\n|---|---|---|---|---|---|---|")
     for name, design in IN_MEMORY.items():
         for seed in range(seeds):
             with tempfile.TemporaryDirectory() as folder:
                 write_arrays(Path(folder), design, seed)
-                found = in_process("fit_in_memory", folder, design["rank"])
+                found = in_process("fit_in_memory", folder, design["rank"], threads=threads)
             print(
                 f"| {name} | {seed} | {found['seconds']:.2f} | {found['passes']:.0f} | {found['extra']:.0f} "
                 f"| {found['x']:.0f} | {found['ratio']:.3f} |",
@@ -252,11 +252,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="where there is room for the data on disk")
     parser.add_argument("--samples", type=int, help="on disk")
     parser.add_argument("--seeds", type=int, default=3, help="data sets in memory")
+    parser.add_argument("--threads", type=int, help="of BLAS in memory; default: all")
     parser.add_argument("--workers", type=int, default=2, help="Dask threads")
     parser.add_argument("--repeats", type=int, default=2)
     args = parser.parse_args()
     if args.what == "wide":
-        report_in_memory(args.seeds)
+        report_in_memory(args.seeds, args.threads)
     elif args.what == "curves":
         report_curves(args.repeats)
     elif args.folder is None:

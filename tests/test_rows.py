@@ -162,6 +162,28 @@ def test_a_working_set_that_misses_the_component_is_revised(monkeypatch):
     assert part.loss[-1] < 1.05 * whole.loss[-1]  # 7.6 without a second round
 
 
+@pytest.mark.parametrize(("mean", "shifted"), [(0.0, False), (1.0, False), (3.0, True)])
+@pytest.mark.parametrize("gathered", [RowStatistics.from_arrays, in_chunks], ids=["rows", "chunks"])
+def test_small_means_are_left_in_the_rows(gathered, mean, shifted):
+    rng = np.random.default_rng(0)
+    X, Y, U = rng.normal(size=(80, 4, 3)) + mean, rng.normal(size=(80, 2)) + 5, rng.normal(size=(12, 3))
+    weight = rng.uniform(size=80)
+    stats, gram = gathered(X, Y, weight), GramStatistics.from_arrays(X, Y, weight)
+    assert stats.shifted is shifted
+    assert_allclose(stats.gram_dot(U), gram.gram @ U, atol=1e-12)
+    assert_allclose(stats.cross_dot(np.eye(2)), gram.cross, atol=1e-12)
+    assert_allclose(stats.x_square(), gram.gram.diagonal(), atol=1e-12)
+    assert_allclose(stats.as_gram().gram, gram.gram, atol=1e-12)
+
+
+def test_a_constant_predictor_leaves_nothing_however_small_the_other_means():
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    X[:, 2] = 0.1
+    stats = RowStatistics.from_arrays(X, X[:, 0])
+    assert stats.shifted
+    assert stats.cross_dot(np.ones((1, 1)))[2] == 0.0
+
+
 class Slices:
     """Rows that can only be sliced; keeps account of what is read at a time."""
 

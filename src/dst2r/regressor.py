@@ -208,17 +208,20 @@ class TensorRegressor(RegressorMixin, BaseEstimator):
 
 
 def blas_threads(stats: Statistics) -> AbstractContextManager[object]:
-    """Context in which BLAS uses one thread if matrices are small.
+    """Context in which BLAS uses one thread where matrices are small.
 
     NumPy's and SciPy's wheels bring a BLAS each, whose idle threads spin: a solver that calls both in turn would
-    wait for cores most of the time.
+    wait for cores most of the time. SciPy's sees small matrices only; NumPy's keeps its threads for passes over rows.
     """
-    return _blas().limit(limits=1 if stats.n_x <= SMALL else None)
+    every, of_scipy = _blas()
+    return (every if stats.n_x <= SMALL else of_scipy).limit(limits=1)
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
+def _blas() -> tuple[ThreadpoolController, ThreadpoolController]:
+    every = ThreadpoolController().select(user_api="blas")
+    paths = [library.filepath for library in every.lib_controllers]
+    return every, every.select(filepath=[path for path in paths if "scipy.libs" in path])
 
 
 def predictions(rows: NDArray[Any], *, coef: Array, intercept: Array) -> NDArray[Any]:

@@ -170,7 +170,7 @@ def largest_entries(A: Array, count: int) -> Entries:
     if count == 1:
         places = np.array([sizes.argmax()])
     else:
-        places = np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]
+        places = np.argpartition(sizes, max(sizes.size - count, 0))[-count:]
         places = places[np.lexsort((places, -sizes[places]))]
     return sizes[places], *np.divmod(places, A.shape[1])
 

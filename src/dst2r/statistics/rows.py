@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 23  # of X that are worked on at a time: they stay in the cache from one product to the next
 CROSS_SHARE = 1 / 8  # C is kept if it takes no more than this part of the memory of X
 
+SMALL_MEAN = 2.0  # in spreads: sums that are corrected for such means lose no more than a digit
+
 OfBlock = Callable[[NDArray[Any], Array, Array], tuple[Array, ...]]
 
 
@@ -46,6 +48,9 @@ class RowStatistics(Statistics):
         What the predictors are divided by.
     prior : CPCoefficient or None
         What :meth:`residual` took out: the ridge shrinks it together with what will be added.
+    shifted : bool
+        Whether the means are taken from every block. Where they are small beside the spread, sums are corrected for
+        them instead, and blocks are not copied.
     x_mean, y_mean, y_square, n_samples, x_shape, y_shape, ridge
         As of every :class:`Statistics`.
     """
@@ -63,6 +68,7 @@ class RowStatistics(Statistics):
     x_scale: Array | None = None
     ridge: float = 0.0
     prior: CPCoefficient | None = None
+    shifted: bool = True
 
     @classmethod
     def from_arrays(
@@ -109,10 +115,14 @@ class RowStatistics(Statistics):
             y_mean = y_mean + rest
         stats = cls(X, rows, Y, weight, np.zeros(P), y_mean, weight @ Y**2, total, x_shape, y_shape)
         first = next(stats.blocks(1))[0][0]  # sums about a row: sums about zero would cancel when means are large
-        with np.errstate(invalid="ignore"):
-            (x_sum,) = replace(stats, x_mean=first).reduce(lambda x, y, w: (w.astype(x.dtype) @ x,))
+        with np.errstate(invalid="ignore", over="ignore"):
+            x_sum, square = replace(stats, x_mean=first).reduce(_moments_of_block)
         require_finite(x_sum, "X")
-        return replace(stats, x_mean=first + x_sum) if center else stats
+        if not center:
+            return stats
+        x_mean = first + x_sum
+        small = x_mean**2 <= SMALL_MEAN**2 * (square - x_sum**2)
+        return replace(stats, x_mean=x_mean, shifted=not small.all())
 
     # --- the rows: all that a class which keeps them elsewhere has to replace ---
 
@@ -169,6 +179,7 @@ class RowStatistics(Statistics):
             None if self.x_scale is None else self.x_scale[cut],
             self.ridge,
             prior,
+            self.shifted,
         )
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[NDArray[Any], slice]]:
@@ -216,11 +227,13 @@ class RowStatistics(Statistics):
     @cached_property
     def _shift(self) -> NDArray[Any]:
         """What is taken from the raw predictors, in their own precision."""
+        if not self.shifted:
+            return np.zeros(self.n_x, self.dtype)
         return (self.x_mean if self.x_scale is None else self.x_mean * self.x_scale).astype(self.dtype)
 
     @cached_property
     def offset(self) -> Array:
-        """What is left of the mean in a block, because the block's precision is finite; shape (P,)."""
+        """What is left of the mean in a block: all of it, or what its finite precision leaves; shape (P,)."""
         return self.x_mean - (self._shift if self.x_scale is None else self._shift / self.x_scale)
 
     @cached_property
@@ -318,7 +331,8 @@ class RowStatistics(Statistics):
             (fitted,) = at_scores.reduce(lambda x, s, w: (x.T @ s.astype(x.dtype),))
             if self.ridge > 0.0:
                 fitted += self.ridge * U
-            rest.__dict__["cross"] = self.cross - fitted @ V.T
+            taken = fitted @ V.T
+            rest.__dict__["cross"] = np.subtract(self.cross, taken, out=taken)
         return rest
 
     def ridged(self, l2: float) -> Self:
@@ -363,3 +377,10 @@ class RowStatistics(Statistics):
             f"{type(self).__name__}: {self.n_samples:g} samples of {self.n_x} predictor and {self.n_y} response "
             f"entries, read in passes, because the Gram matrix of so many predictors would take {gigabytes:.3g} GB"
         )
+
+
+def _moments_of_block(x: NDArray[Any], y: Array, w: Array) -> tuple[Array, ...]:
+    """Weighted sums of the predictors and of their squares."""
+    del y
+    weighted = w.astype(x.dtype)[:, None] * x
+    return weighted.sum(axis=0), np.einsum("np,np->p", weighted, x)

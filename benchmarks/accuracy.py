@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import expit
+from scipy import special
 from scipy.stats import norm
 
 from dst2r import DST2R, DST2RCV, GramStatistics, make_tensor_regression
@@ -125,7 +125,7 @@ def bayes_error(sizes: np.ndarray, n_entries: int, n_scales: int) -> float:
     share, slab = sizes.size / n_entries, float(np.mean(sizes**2))
     shrink = slab / (1.0 + slab)
     odds = np.log(share / (1.0 - share)) - 0.5 * np.log1p(slab) + 0.5 * seen**2 * shrink
-    risk = ((expit(odds) * shrink * seen - theta[:, None]) ** 2).sum(axis=0).mean() - n_scales
+    risk = ((special.expit(odds) * shrink * seen - theta[:, None]) ** 2).sum(axis=0).mean() - n_scales
     return float(np.sqrt(risk / (sizes.size - n_scales)))
 
 

@@ -82,7 +82,7 @@ def main() -> None:
     if args.data is None or not Path(args.data).is_dir():
         parser.error("name the folder that holds the two .npz files with --data or DST2R_DATA")
     cases = {
-        "serology": (serology, {"ranks": range(1, 13)}),
+        "serology": (serology, {"ranks": range(1, 13), "l2": (0.05, 0.2, 0.8), "standardize": True}),
         "beijing": (beijing, {"ranks": (8, 16, 24), "l2": (0.3, 1.0, 3.0, 10.0), "n_l1": 1, "standardize": True}),
     }
     for name, (load, options) in cases.items():

@@ -574,7 +574,7 @@ def test_the_penalty_never_rises_from_component_to_component():
     """A later path, stopped early, would ask for more: what the first components gave up they cannot take back."""
     data = planted((4, 3), (3,), rank=2, seed=15)
     stats, points = GramStatistics.from_arrays(data.X, data.Y), iter([True, False])
-    growth = grow(stats, 2, Recipe(), pick=lambda path: len(path) - 1 if next(points) else 0, nested=True)
+    growth = grow(stats, 2, Recipe(), pick=lambda path: len(path) - 1 if next(points) else 0, wanted=(1,))
     first, second = growth.paths
     assert second.l1[0] > first.l1[-1]
     assert_allclose(growth.l1, first.l1[-1])

@@ -59,7 +59,7 @@ def reports(tmp_path_factory):
     """Pages of four kinds of models, by name."""
     folder, pages = tmp_path_factory.mktemp("reports"), {}
     data = make_tensor_regression(150, (4, 3), (3, 2), rank=2, noise=0.5, random_state=0)
-    model = DST2RCV((1, 2), n_l1=6).fit(data.X, data.Y)
+    model = DST2RCV((1, 2), n_l1=12).fit(data.X, data.Y)
     labels = (HOSTILE, "RBD", "N", "S2"), None, ("liver", "heart", "skin"), ("a", "b")
     modes = [Mode(name, text) for name, text in zip(("antigen", "isotype", "tissue", HOSTILE), labels, strict=True)]
     model.labels_ = Labels(tuple(modes[:2]), tuple(modes[2:]), "person")

@@ -202,7 +202,9 @@ def _settled(stats: Statistics, coef: CPCoefficient, l1: float, growth: Growth) 
     """Corrected as far as the next search needs: by one step, if that lowers the loss about as much as it promised."""
     model = local_model(stats, coef)
     if l1 == 0.0:
-        step, promise = _newton_step(model.hessian + np.diag(1e-3 * model.hessian.diagonal()), model.gradient)
+        step, promise = _newton_step(
+            _with_longer_diagonal(model.hessian, 1e-3 * model.hessian.diagonal()), model.gradient
+        )
         trial = model.coef.with_entries(model.coef.ravel() + step)
         loss = stats.loss(trial)
         if model.loss - loss >= 0.5 * promise:
@@ -330,7 +332,7 @@ def _descend(
         gradient = model.gradient[free]
         hessian = model.hessian[free][:, free]
         diagonal = hessian.diagonal()
-        damped = hessian + np.diag(damping * np.maximum(diagonal, 1e-12 * diagonal.max(initial=1e-300)))
+        damped = _with_longer_diagonal(hessian, damping * np.maximum(diagonal, 1e-12 * diagonal.max(initial=1e-300)))
         if l1 == 0.0:
             step, promise = _newton_step(damped, gradient)
         else:
@@ -368,6 +370,12 @@ def _without_idle(stats: Statistics, model: LocalModel, l1: float) -> LocalModel
         return model
     rest = local_model(stats, CPCoefficient(tuple(f * busy for f in model.coef.factors), model.coef.n_x_modes))
     return rest if rest.loss + l1 * sizes[busy].sum() <= model.loss + l1 * sizes.sum() else model
+
+
+def _with_longer_diagonal(hessian: Array, added: Array) -> Array:
+    longer = hessian.copy()
+    longer.flat[:: len(longer) + 1] += added
+    return longer
 
 
 def _newton_step(hessian: Array, gradient: Array) -> tuple[Array, float]:

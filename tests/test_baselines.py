@@ -606,7 +606,7 @@ def test_store_criterion(data):
     )
 
 
-@pytest.mark.filterwarnings("ignore:STORE stopped:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:STORE stopped:sklearn.exceptions.ConvergenceWarning")  # on purpose, after few steps
 @pytest.mark.parametrize("seed", range(4))
 def test_store_never_goes_up(seed):
     """Every update is the best one, given all else."""
